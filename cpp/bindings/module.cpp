@@ -1,0 +1,16 @@
+#include <nanobind/nanobind.h>
+
+namespace umpteen {
+void register_parallel(nanobind::module_& m);
+void register_text(nanobind::module_& m);
+void register_rows(nanobind::module_& m);
+void register_linear(nanobind::module_& m);
+}  // namespace umpteen
+
+NB_MODULE(_native, m) {
+  m.doc() = "The kernels of umpteen. Private: use the functions and classes of the package.";
+  umpteen::register_parallel(m);
+  umpteen::register_text(m);
+  umpteen::register_rows(m);
+  umpteen::register_linear(m);
+}

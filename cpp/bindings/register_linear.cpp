@@ -1,0 +1,95 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common.hpp"
+#include "umpteen/linear_scorer.hpp"
+
+namespace umpteen {
+
+namespace {
+
+/// The shards of a model, checked once; it keeps their arrays (usually file mappings) alive.
+class LinearScorer {
+ public:
+  LinearScorer(std::int64_t n_features, std::int64_t n_labels)
+      : n_features_(n_features), n_labels_(n_labels) {}
+
+  void add_shard(const Vector<std::uint32_t>& indptr, const Vector<std::uint16_t>& labels,
+                 const nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>& weights,
+                 const Vector<float>& bias, const Vector<std::int32_t>& label_ids, float scale) {
+    const bool half = weights.itemsize() == 2;
+    if (weights.dtype().code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float) ||
+        (!half && weights.itemsize() != 4))
+      throw std::invalid_argument("a shard's weights must be float16 or float32");
+    if (label_ids.size() > 65536)
+      throw std::invalid_argument("a shard may hold 65536 labels, but has " +
+                                  std::to_string(label_ids.size()));
+    if (bias.size() != label_ids.size() || labels.size() != weights.size() ||
+        static_cast<std::int64_t>(indptr.size()) != n_features_ + 1)
+      throw std::invalid_argument("a shard's arrays disagree in size");
+    const std::uint32_t* p = indptr.data();
+    bool good = p[0] == 0 && p[n_features_] == labels.size();
+    for (std::int64_t f = 0; good && f < n_features_; ++f) good = p[f] <= p[f + 1];
+    if (!good) throw std::invalid_argument("a shard's indptr must rise from 0 to the number of its weights");
+    const std::int32_t* ids = label_ids.data();
+    for (std::size_t i = 0; i < label_ids.size(); ++i)
+      if (ids[i] < 0 || ids[i] >= n_labels_ || (i > 0 && ids[i] <= ids[i - 1]))
+        throw std::invalid_argument("a shard's label ids must rise and be below " +
+                                    std::to_string(n_labels_));
+    shards_.push_back({n_features_, static_cast<std::int32_t>(label_ids.size()), p, labels.data(),
+                       weights.data(), half, scale, bias.data(), ids});
+    owners_.push_back(nb::make_tuple(indptr, labels, weights, bias, label_ids));
+  }
+
+  std::pair<NumpyMatrix<std::int32_t>, NumpyMatrix<float>> topk(
+      const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices, const Vector<float>& data,
+      std::int64_t top_k, int threads, const std::optional<std::vector<Vector<float>>>& biases,
+      const CancelToken* token) const {
+    const CsrView X = view_csr(indptr, indices, data, n_features_);
+    if (top_k < 1) throw std::invalid_argument("top_k must be at least 1, but is " + std::to_string(top_k));
+    std::vector<LinearShard> shards = shards_;
+    if (biases) {
+      if (biases->size() != shards.size()) throw std::invalid_argument("one bias per shard is needed");
+      for (std::size_t s = 0; s < shards.size(); ++s) {
+        if (static_cast<std::int32_t>((*biases)[s].size()) != shards[s].n_labels)
+          throw std::invalid_argument("a bias must have one entry per label");
+        shards[s].bias = (*biases)[s].data();
+      }
+    }
+    auto labels = make_array<std::int32_t>(X.n_rows * top_k);
+    auto scores = make_array<float>(X.n_rows * top_k);
+    {
+      Control control = make_control(token);
+      const nb::gil_scoped_release release;
+      linear_topk(shards, X, top_k, threads, labels.get(), scores.get(), control);
+    }
+    return {to_numpy(std::move(labels), X.n_rows, top_k), to_numpy(std::move(scores), X.n_rows, top_k)};
+  }
+
+ private:
+  std::int64_t n_features_;
+  std::int64_t n_labels_;
+  std::vector<LinearShard> shards_;
+  std::vector<nb::object> owners_;
+};
+
+}  // namespace
+
+void register_linear(nb::module_& m) {
+  nb::class_<LinearScorer>(m, "LinearScorer", "Exact top-k over the shards of a linear model.")
+      .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("n_features"), nb::arg("n_labels"))
+      .def("add_shard", &LinearScorer::add_shard, nb::arg("indptr").noconvert(),
+           nb::arg("labels").noconvert(), nb::arg("weights").noconvert(), nb::arg("bias").noconvert(),
+           nb::arg("label_ids").noconvert(), nb::arg("scale"))
+      .def("topk", &LinearScorer::topk, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+           nb::arg("data").noconvert(), nb::arg("top_k"), nb::arg("threads"),
+           nb::arg("biases").noconvert() = nb::none(), nb::arg("token") = nb::none(),
+           "(labels, scores), each n_rows x top_k, best first; -1 and -inf pad.");
+}
+
+}  // namespace umpteen

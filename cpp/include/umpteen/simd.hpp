@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace umpteen {
+
+struct LinearShard;
+
+/// Rows scored side by side; one AVX-512 register of float32.
+constexpr int kPanelRows = 16;
+
+/// The best labels of one row within one shard, best first. Only scores above `threshold` may enter.
+struct TopList {
+  float* scores;
+  std::int32_t* positions;  // of the labels in the shard
+  std::int32_t capacity;
+  std::int32_t size;
+  float threshold;
+};
+
+/// Up to sixteen rows as a dense panel over the features any of them has.
+struct RowPanel {
+  std::int64_t n_features;       // of the union
+  const std::int32_t* features;  // rising
+  const float* x;                // n_features x kPanelRows, zero where the row lacks the feature
+  std::uint32_t* cursors;        // n_features: how far each feature's run has been read
+};
+
+/// The innermost loops, one table per instruction set. The code is in src/simd/, compiled once for each.
+struct Kernels {
+  const char* name;
+  /// acc[label - tile_begin][row] += w * x[row] over the labels of one tile, for all features of the panel.
+  /// tile_size is a power of two; acc has tile_size x kPanelRows floats.
+  void (*add_panel)(const LinearShard& shard, const RowPanel& panel, std::int32_t tile_begin,
+                    std::int32_t tile_size, float* acc);
+  /// acc[label] += w * x over one row. acc has 65536 floats.
+  void (*add_row)(const LinearShard& shard, std::int64_t nnz, const std::int32_t* features, const float* x,
+                  float* acc);
+  /// Moves what beats the thresholds from acc (n_labels x kPanelRows) into the rows' lists.
+  void (*select_panel)(const float* acc, std::int32_t first_position, std::int32_t n_labels, int n_rows,
+                       TopList* lists);
+  void (*select_row)(const float* acc, std::int32_t n_labels, TopList& list);
+};
+
+/// The kernels in use: the best this machine can run, unless the environment variable UMPTEEN_SIMD names
+/// another.
+const Kernels& kernels();
+
+/// Names of the instruction sets this build has and this machine can run, plainest first.
+std::vector<std::string> available_simd();
+
+/// Switches to another instruction set, for tests and measurements. Throws std::invalid_argument if it cannot
+/// run.
+void use_simd(const std::string& name);
+
+}  // namespace umpteen

@@ -1,0 +1,226 @@
+#include "umpteen/linear_scorer.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "umpteen/aligned.hpp"
+#include "umpteen/simd.hpp"
+
+namespace umpteen {
+
+namespace {
+
+constexpr std::int64_t kMaxLabelsPerShard = 65536;
+constexpr std::int64_t kMaxRowsPerItem = 128;
+constexpr std::int32_t kMinTile = 512;   // x 16 rows x 4 bytes: 32 KB, the first-level cache
+constexpr std::int32_t kMaxTile = 8192;  // 512 KB, the second
+constexpr float kNoScore = -std::numeric_limits<float>::infinity();
+
+/// Sixteen rows gathered into a panel.
+struct Panel {
+  std::vector<std::int32_t> features;
+  AlignedVector<float> x;
+  AlignedVector<float> scaled;  // x * shard.scale
+  std::vector<std::uint32_t> cursors;
+};
+
+/// Everything one worker needs, allocated once per call.
+class Scorer {
+ public:
+  Scorer(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, Control& control,
+         int worker)
+      : shards_(shards),
+        X_(X),
+        top_k_(top_k),
+        control_(control),
+        worker_(worker),
+        local_scores_(static_cast<std::size_t>(kPanelRows * top_k)),
+        local_positions_(local_scores_.size()),
+        merged_scores_(static_cast<std::size_t>(top_k)),
+        merged_labels_(static_cast<std::size_t>(top_k)) {}
+
+  /// Scores rows [begin, end), shard by shard so that a shard stays in cache over the rows.
+  void score_rows(std::int64_t begin, std::int64_t end, std::int32_t* out_labels, float* out_scores) {
+    std::fill(out_labels + begin * top_k_, out_labels + end * top_k_, -1);
+    std::fill(out_scores + begin * top_k_, out_scores + end * top_k_, kNoScore);
+    sizes_.assign(static_cast<std::size_t>(end - begin), 0);
+    const std::int64_t n_panels = (end - begin + kPanelRows - 1) / kPanelRows;
+    panels_.resize(static_cast<std::size_t>(n_panels));
+    for (std::int64_t p = 0; p < n_panels; ++p) {
+      const std::int64_t first = begin + p * kPanelRows;
+      build_panel(first, std::min(first + kPanelRows, end), panels_[static_cast<std::size_t>(p)]);
+    }
+    for (const LinearShard& shard : shards_) {
+      for (std::int64_t p = 0; p < n_panels; ++p) {
+        control_.check_in(worker_);
+        const std::int64_t first = begin + p * kPanelRows;
+        const auto n_rows = static_cast<int>(std::min<std::int64_t>(kPanelRows, end - first));
+        open_lists(first - begin, n_rows, out_scores + first * top_k_);
+        Panel& panel = panels_[static_cast<std::size_t>(p)];
+        if (panel.features.empty())
+          for (int r = 0; r < n_rows; ++r) score_row(shard, first + r, lists_[r]);
+        else
+          score_panel(shard, panel, n_rows);
+        close_lists(shard, first - begin, n_rows, out_labels + first * top_k_, out_scores + first * top_k_);
+      }
+    }
+  }
+
+ private:
+  /// Leaves the panel empty where scoring the rows one by one is no more work: few rows, or few shared
+  /// features.
+  void build_panel(std::int64_t begin, std::int64_t end, Panel& panel) {
+    panel.features.clear();
+    const std::int64_t nnz = X_.indptr[end] - X_.indptr[begin];
+    if (end - begin < 4 || nnz == 0) return;
+    if (slots_.empty()) slots_.assign(static_cast<std::size_t>(X_.n_cols), -1);
+    for (std::int64_t i = X_.indptr[begin]; i < X_.indptr[end]; ++i) {
+      std::int32_t& slot = slots_[static_cast<std::size_t>(X_.indices[i])];
+      if (slot < 0) {
+        slot = 0;
+        panel.features.push_back(X_.indices[i]);
+      }
+    }
+    const auto n = static_cast<std::int64_t>(panel.features.size());
+    if (nnz * 4 >= n * 5) {
+      std::sort(panel.features.begin(), panel.features.end());
+      for (std::int64_t f = 0; f < n; ++f) slot_of(panel, f) = static_cast<std::int32_t>(f);
+      panel.x.assign(static_cast<std::size_t>(n * kPanelRows), 0.0F);
+      panel.scaled.resize(panel.x.size());
+      panel.cursors.resize(static_cast<std::size_t>(n));
+      for (std::int64_t row = begin; row < end; ++row)
+        for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i) {
+          const std::int32_t slot = slots_[static_cast<std::size_t>(X_.indices[i])];
+          panel.x[static_cast<std::size_t>(slot * kPanelRows + (row - begin))] = X_.data[i];
+        }
+      for (std::int64_t f = 0; f < n; ++f) slot_of(panel, f) = -1;
+    } else {
+      for (std::int64_t f = 0; f < n; ++f) slot_of(panel, f) = -1;
+      panel.features.clear();
+    }
+  }
+
+  std::int32_t& slot_of(const Panel& panel, std::int64_t f) {
+    return slots_[static_cast<std::size_t>(panel.features[static_cast<std::size_t>(f)])];
+  }
+
+  /// Tiles large enough that an average run within a tile is worth its start-up, small enough for the cache.
+  static std::int32_t tile_size_for(const LinearShard& shard) {
+    const double runs = static_cast<double>(shard.n_features) * shard.n_labels;
+    const double density = static_cast<double>(shard.indptr[shard.n_features]) / std::max(runs, 1.0);
+    const double wanted = density > 0 ? 8 / density : kMaxTile;
+    const auto tile = static_cast<std::uint32_t>(std::clamp<double>(wanted, kMinTile, kMaxTile));
+    const auto whole = static_cast<std::uint32_t>(std::max(shard.n_labels, 1));
+    return static_cast<std::int32_t>(std::min(std::bit_ceil(tile), std::bit_ceil(whole)));
+  }
+
+  void score_panel(const LinearShard& shard, Panel& panel, int n_rows) {
+    const std::int32_t tile_size = tile_size_for(shard);
+    const std::size_t n_acc = static_cast<std::size_t>(tile_size) * kPanelRows;
+    if (acc_.size() < n_acc) acc_.resize(n_acc);
+    for (std::size_t i = 0; i < panel.x.size(); ++i) panel.scaled[i] = panel.x[i] * shard.scale;
+    for (std::size_t f = 0; f < panel.features.size(); ++f)
+      panel.cursors[f] = shard.indptr[panel.features[f]];
+    const RowPanel rows{static_cast<std::int64_t>(panel.features.size()), panel.features.data(),
+                        panel.scaled.data(), panel.cursors.data()};
+    for (std::int32_t begin = 0; begin < shard.n_labels; begin += tile_size) {
+      const std::int32_t n_labels = std::min(tile_size, shard.n_labels - begin);
+      for (std::int32_t l = 0; l < n_labels; ++l)
+        std::fill_n(acc_.data() + static_cast<std::ptrdiff_t>(l) * kPanelRows, kPanelRows,
+                    shard.bias[begin + l]);
+      kernels_.add_panel(shard, rows, begin, tile_size, acc_.data());
+      kernels_.select_panel(acc_.data(), begin, n_labels, n_rows, lists_);
+    }
+  }
+
+  void score_row(const LinearShard& shard, std::int64_t row, TopList& list) {
+    // A corrupt label is any 16-bit number: with room for all of them no check is needed.
+    if (acc_.size() < kMaxLabelsPerShard) acc_.resize(kMaxLabelsPerShard);
+    std::copy_n(shard.bias, shard.n_labels, acc_.data());
+    const std::int64_t begin = X_.indptr[row];
+    kernels_.add_row(shard, X_.indptr[row + 1] - begin, X_.indices + begin, X_.data + begin, acc_.data());
+    kernels_.select_row(acc_.data(), shard.n_labels, list);
+  }
+
+  /// Empty lists for this shard, whose threshold is what the shards before it already reached: a score must
+  /// at least equal the row's current last place, since an equal score with a lower id still wins.
+  void open_lists(std::int64_t first_row, int n_rows, const float* out_scores) {
+    for (int r = 0; r < n_rows; ++r) {
+      const bool full = sizes_[static_cast<std::size_t>(first_row + r)] == top_k_;
+      const float last = full ? out_scores[(r + 1) * top_k_ - 1] : kNoScore;
+      lists_[r] = TopList{local_scores_.data() + r * top_k_, local_positions_.data() + r * top_k_,
+                          static_cast<std::int32_t>(top_k_), 0, std::nextafter(last, kNoScore)};
+    }
+  }
+
+  void close_lists(const LinearShard& shard, std::int64_t first_row, int n_rows, std::int32_t* out_labels,
+                   float* out_scores) {
+    for (int r = 0; r < n_rows; ++r) {
+      const TopList& list = lists_[r];
+      if (list.size == 0) continue;
+      for (std::int32_t i = 0; i < list.size; ++i) list.positions[i] = shard.label_ids[list.positions[i]];
+      auto& size = sizes_[static_cast<std::size_t>(first_row + r)];
+      RankedList into{out_scores + r * top_k_, out_labels + r * top_k_, size};
+      merge_ranked(into, {list.scores, list.positions, list.size}, top_k_, merged_scores_.data(),
+                   merged_labels_.data());
+      size = into.size;
+    }
+  }
+
+  const std::vector<LinearShard>& shards_;
+  const CsrView& X_;
+  const std::int64_t top_k_;
+  Control& control_;
+  const int worker_;
+  const Kernels& kernels_ = kernels();
+  std::vector<float> local_scores_;
+  std::vector<std::int32_t> local_positions_;
+  std::vector<float> merged_scores_;
+  std::vector<std::int32_t> merged_labels_;
+  std::vector<std::int32_t> slots_;  // feature -> its place in the panel being built, -1 if none
+  std::vector<Panel> panels_;
+  AlignedVector<float> acc_;
+  std::vector<std::int64_t> sizes_;  // how many labels each row's output list holds
+  TopList lists_[kPanelRows];
+};
+
+}  // namespace
+
+void merge_ranked(RankedList& into, const RankedList& from, std::int64_t top_k, float* scratch_scores,
+                  std::int32_t* scratch_labels) {
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  std::int64_t n = 0;
+  for (; n < top_k && (a < into.size || b < from.size); ++n) {
+    const bool take_a =
+        b >= from.size ||
+        (a < into.size && (into.scores[a] > from.scores[b] ||
+                           (into.scores[a] == from.scores[b] && into.labels[a] < from.labels[b])));
+    scratch_scores[n] = take_a ? into.scores[a] : from.scores[b];
+    scratch_labels[n] = take_a ? into.labels[a] : from.labels[b];
+    ++(take_a ? a : b);
+  }
+  std::copy_n(scratch_scores, n, into.scores);
+  std::copy_n(scratch_labels, n, into.labels);
+  into.size = n;
+}
+
+void linear_topk(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, int threads,
+                 std::int32_t* out_labels, float* out_scores, Control& control) {
+  // A few items per thread for balance, each a whole number of panels.
+  const std::int64_t share = X.n_rows / (4 * std::max(threads, 1)) / kPanelRows * kPanelRows;
+  const std::int64_t rows_per_item = std::clamp<std::int64_t>(share, kPanelRows, kMaxRowsPerItem);
+  const std::int64_t n_items = (X.n_rows + rows_per_item - 1) / rows_per_item;
+  std::vector<std::unique_ptr<Scorer>> scorers(static_cast<std::size_t>(clamp_threads(n_items, threads)));
+  parallel_for(n_items, threads, control, [&](std::int64_t item, int worker) {
+    auto& scorer = scorers[static_cast<std::size_t>(worker)];
+    if (!scorer) scorer = std::make_unique<Scorer>(shards, X, top_k, control, worker);
+    const std::int64_t begin = item * rows_per_item;
+    scorer->score_rows(begin, std::min(begin + rows_per_item, X.n_rows), out_labels, out_scores);
+  });
+}
+
+}  // namespace umpteen

@@ -1,0 +1,126 @@
+// Sixteen floats side by side, in whatever registers the instruction set has. Included only by files under
+// simd/; everything is in an unnamed namespace, so that no copy built for one instruction set can serve
+// another.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace umpteen::UMPTEEN_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+
+struct Lanes {
+  __m512 v;
+};
+inline Lanes load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline void store(float* p, Lanes a) { _mm512_storeu_ps(p, a.v); }
+inline Lanes broadcast(float a) { return {_mm512_set1_ps(a)}; }
+inline Lanes multiply_add(Lanes a, Lanes b, Lanes c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+/// Bit i is set where a[i] > b[i]; never for a NaN.
+inline std::uint32_t greater(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ); }
+inline Lanes load_half(const std::uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+
+#elif defined(__AVX2__)
+
+struct Lanes {
+  __m256 lo, hi;
+};
+inline Lanes load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store(float* p, Lanes a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
+inline Lanes broadcast(float a) { return {_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
+inline Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+inline std::uint32_t greater(Lanes a, Lanes b) {
+  const int lo = _mm256_movemask_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_GT_OQ));
+  const int hi = _mm256_movemask_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_GT_OQ));
+  return static_cast<std::uint32_t>(lo | hi << 8);
+}
+inline Lanes load_half(const std::uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+
+#else  // four registers of four: SSE2 or NEON, by the compiler's vector types
+
+typedef float Quad __attribute__((vector_size(16)));
+struct Lanes {
+  Quad v[4];
+};
+inline Lanes load(const float* p) {
+  Lanes a;
+  std::memcpy(a.v, p, sizeof a.v);
+  return a;
+}
+inline void store(float* p, Lanes a) { std::memcpy(p, a.v, sizeof a.v); }
+inline Lanes broadcast(float a) {
+  const Quad q = {a, a, a, a};
+  return {{q, q, q, q}};
+}
+inline Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
+  return {{a.v[0] * b.v[0] + c.v[0], a.v[1] * b.v[1] + c.v[1], a.v[2] * b.v[2] + c.v[2],
+           a.v[3] * b.v[3] + c.v[3]}};
+}
+inline std::uint32_t greater(const Lanes& a, const Lanes& b) {
+  std::uint32_t mask = 0;
+  for (int i = 0; i < 16; ++i) mask |= static_cast<std::uint32_t>(a.v[i / 4][i % 4] > b.v[i / 4][i % 4]) << i;
+  return mask;
+}
+
+#endif
+
+/// One product and sum, rounded as multiply_add rounds.
+inline float multiply_add(float a, float b, float c) {
+#if defined(__FMA__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+inline float half_to_float(std::uint16_t half) {
+#if defined(__F16C__)
+  return _cvtsh_ss(half);
+#else
+  // Move exponent and mantissa into place and let one exact multiplication by 2^112 rebias the exponent: it
+  // also turns subnormal halves into the right normal floats. Infinity and NaN need their exponent filled up.
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(half & 0x7fff) << 13;
+  float value;
+  std::memcpy(&value, &magnitude, sizeof value);
+  value *= 0x1p112F;
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  if ((half & 0x7c00) == 0x7c00) bits |= 0x7f800000U;
+  bits |= static_cast<std::uint32_t>(half & 0x8000) << 16;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+#endif
+}
+
+/// Unpacks n <= 16 stored weights.
+inline void unpack(const float* p, int n, float* out) {
+  for (int i = 0; i < n; ++i) out[i] = p[i];
+}
+inline void unpack(const std::uint16_t* p, int n, float* out) {
+#if defined(__F16C__)
+  if (n == 16) {
+    store(out, load_half(p));
+    return;
+  }
+#endif
+  for (int i = 0; i < n; ++i) out[i] = half_to_float(p[i]);
+}
+
+}  // namespace
+}  // namespace umpteen::UMPTEEN_ISA

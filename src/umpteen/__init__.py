@@ -1,0 +1,71 @@
+"""Tag anything with umpteen labels: extreme multi-label classification.
+
+train, test = umpteen.read_xc("train.txt"), umpteen.read_xc("test.txt")
+model = umpteen.Centroid().fit(train.X, train.Y)
+labels, scores = model.predict_topk(test.X, top_k=5)
+print(umpteen.evaluate(test.Y, labels, train_Y=train.Y))
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from umpteen import errors as errors
+
+__version__ = "0.1.0"
+
+# Public name -> its module, imported on first use, so that `import umpteen` and `umpteen --help` are fast.
+_HOMES = {
+    "Centroid": "umpteen.methods.centroid",
+    "Dataset": "umpteen.data.dataset",
+    "Metrics": "umpteen.evaluation.metrics",
+    "evaluate": "umpteen.evaluation.metrics",
+    "load": "umpteen.methods",
+    "make_synthetic": "umpteen.data.synthetic",
+    "propensities": "umpteen.data.propensity",
+    "read": "umpteen.data.reading",
+    "read_npz": "umpteen.data.npz",
+    "read_split": "umpteen.data.xc_text",
+    "read_svmlight": "umpteen.data.svmlight",
+    "read_xc": "umpteen.data.xc_text",
+    "read_xc_split": "umpteen.data.xc_text",
+    "train_test_split": "umpteen.data.split",
+    "write_npz": "umpteen.data.npz",
+    "write_svmlight": "umpteen.data.svmlight",
+    "write_xc": "umpteen.data.xc_text",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'umpteen' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from umpteen.data.dataset import Dataset as Dataset
+    from umpteen.data.npz import read_npz as read_npz
+    from umpteen.data.npz import write_npz as write_npz
+    from umpteen.data.propensity import propensities as propensities
+    from umpteen.data.reading import read as read
+    from umpteen.data.split import train_test_split as train_test_split
+    from umpteen.data.svmlight import read_svmlight as read_svmlight
+    from umpteen.data.svmlight import write_svmlight as write_svmlight
+    from umpteen.data.synthetic import make_synthetic as make_synthetic
+    from umpteen.data.xc_text import read_split as read_split
+    from umpteen.data.xc_text import read_xc as read_xc
+    from umpteen.data.xc_text import read_xc_split as read_xc_split
+    from umpteen.data.xc_text import write_xc as write_xc
+    from umpteen.evaluation.metrics import Metrics as Metrics
+    from umpteen.evaluation.metrics import evaluate as evaluate
+    from umpteen.methods import load as load
+    from umpteen.methods.centroid import Centroid as Centroid

@@ -1,0 +1,72 @@
+"""Every exception umpteen raises on purpose.
+
+UmpteenError
+├── ParamError          (ValueError)       a setting breaks its rule
+├── DataError           (ValueError)       a file or a matrix breaks its rule; names file and line where there is one
+├── NotFittedError      (ValueError, AttributeError)   predict before fit
+├── MemoryLimitError    (MemoryError)      the work would not fit; refused before it starts
+├── ModelError                             a model directory cannot be used
+│   ├── ModelExistsError    (FileExistsError)    something is already there
+│   ├── ModelMissingError   (FileNotFoundError)  no model there, or a part of it is missing
+│   ├── ModelFormatError    (ValueError)         not a format this version reads
+│   ├── ModelCorruptError   (ValueError)         sizes, checksums or contents disagree with the manifest
+│   └── ModelUnfinishedError                     training was interrupted; it can be resumed
+├── ShardError          (RuntimeError)     training one shard failed; names the shard, the cause is chained
+└── MissingExtraError   (ImportError)      an optional part is not installed
+
+Each also inherits the built-in a caller would expect.
+"""
+
+from __future__ import annotations
+
+
+class UmpteenError(Exception):
+    """Base of all errors raised on purpose by umpteen."""
+
+
+class ParamError(UmpteenError, ValueError):
+    """A setting breaks its rule."""
+
+
+class DataError(UmpteenError, ValueError):
+    """A file or a matrix breaks its rule."""
+
+
+class NotFittedError(UmpteenError, ValueError, AttributeError):
+    """The method has not been fitted yet."""
+
+
+class MemoryLimitError(UmpteenError, MemoryError):
+    """The work would not fit into memory."""
+
+
+class ModelError(UmpteenError):
+    """A model directory cannot be used."""
+
+
+class ModelExistsError(ModelError, FileExistsError):
+    """Something is already there."""
+
+
+class ModelMissingError(ModelError, FileNotFoundError):
+    """There is no model, or a part of it is missing."""
+
+
+class ModelFormatError(ModelError, ValueError):
+    """The model is in a format this version does not read."""
+
+
+class ModelCorruptError(ModelError, ValueError):
+    """The model's files disagree with its manifest."""
+
+
+class ModelUnfinishedError(ModelError):
+    """Training of this model was interrupted and can be resumed."""
+
+
+class ShardError(UmpteenError, RuntimeError):
+    """Training one shard failed."""
+
+
+class MissingExtraError(UmpteenError, ImportError):
+    """An optional part is not installed."""

@@ -1,0 +1,55 @@
+"""Fixtures every test file may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import umpteen
+
+settings.register_profile("umpteen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("umpteen")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def data_root() -> Path:
+    """Where the real data sets are: $UMPTEEN_DATA, else shared/data beside the project."""
+    return Path(os.environ.get("UMPTEEN_DATA", ROOT.parent / "shared" / "data"))
+
+
+def _read(name: str) -> tuple[umpteen.Dataset, umpteen.Dataset]:
+    folder = data_root() / name
+    if not folder.exists():
+        pytest.skip(f"no {name} in {data_root()}; set UMPTEEN_DATA to run this test")
+    return umpteen.read_xc(folder / "train.txt.xz"), umpteen.read_xc(folder / "test.txt.xz")
+
+
+@pytest.fixture(scope="session")
+def bibtex() -> tuple[umpteen.Dataset, umpteen.Dataset]:
+    return _read("Bibtex")
+
+
+@pytest.fixture(scope="session")
+def eurlex() -> tuple[umpteen.Dataset, umpteen.Dataset]:
+    return _read("EURLex-4K")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> umpteen.Dataset:
+    """A few hundred rows that something can be learnt from."""
+    return umpteen.make_synthetic(300, 200, 40, labels_per_row=3, features_per_row=20, seed=7)
+
+
+def same_dataset(a: umpteen.Dataset, b: umpteen.Dataset) -> None:
+    for left, right in ((a.X, b.X), (a.Y, b.Y)):
+        assert left.shape == right.shape
+        np.testing.assert_array_equal(left.indptr, right.indptr)
+        np.testing.assert_array_equal(left.indices, right.indices)
+        np.testing.assert_array_equal(left.data, right.data)
+    assert a.label_names == b.label_names
+    assert a.feature_names == b.feature_names

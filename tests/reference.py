@@ -1,0 +1,83 @@
+"""Slow twins of the fast kernels, in plain Python and numpy."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def topk(
+    shards: list[Any], X: Any, top_k: int, n_labels: int, *, fused: bool
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Twin of linear_topk: adds features in rising order in float32, one label at a time.
+
+    `fused` rounds a product and sum once, as FMA instructions do: exact in float64, up to one double rounding.
+    """
+    labels = np.full((X.shape[0], top_k), -1, np.int32)
+    scores = np.full((X.shape[0], top_k), -np.inf, np.float32)
+    for i in range(X.shape[0]):
+        total = np.full(n_labels, -np.inf, np.float32)
+        for shard in shards:
+            total[shard.label_ids] = score_row(shard, X.indices, X.data, X.indptr[i], X.indptr[i + 1], fused)
+        order = sorted(np.flatnonzero(total > -np.inf), key=lambda label: (-total[label], label))[:top_k]
+        labels[i, : len(order)] = order
+        scores[i, : len(order)] = total[order]
+    return labels, scores
+
+
+def score_row(shard: Any, indices: Any, data: Any, begin: int, end: int, fused: bool) -> NDArray[np.float32]:
+    acc = np.array(shard.bias, np.float32)
+    for j in range(begin, end):
+        x = np.float32(data[j] * np.float32(shard.scale))
+        run = slice(int(shard.indptr[indices[j]]), int(shard.indptr[indices[j] + 1]))
+        w = shard.weights[run].astype(np.float32)
+        at = shard.labels[run].astype(np.int64)
+        if fused:
+            acc[at] = (w.astype(np.float64) * np.float64(x) + acc[at].astype(np.float64)).astype(np.float32)
+        else:
+            acc[at] = (w * x).astype(np.float32) + acc[at]
+    return acc
+
+
+def unit_rows(X: Any) -> Any:
+    """Twin of normalize_rows."""
+    X = X.copy()
+    for i in range(X.shape[0]):
+        row = X.data[X.indptr[i] : X.indptr[i + 1]].astype(np.float64)
+        length = np.sqrt(sum(value * value for value in row.tolist()))
+        if length > 0:
+            X.data[X.indptr[i] : X.indptr[i + 1]] = row * (1 / length)
+    return X
+
+
+def nearest_float32(text: str) -> float:
+    """The float32 nearest to a decimal number, ties to even, by exact fractions."""
+    exact = Fraction(text)
+    with np.errstate(over="ignore"):
+        guess = np.float32(float(exact))
+    if not np.isfinite(guess):
+        return float(guess)
+    with np.errstate(all="ignore"):
+        candidates = [
+            np.nextafter(guess, np.float32(-np.inf)),
+            guess,
+            np.nextafter(guess, np.float32(np.inf)),
+        ]
+    finite = [value for value in candidates if np.isfinite(value)]
+    return float(min(finite, key=lambda v: (abs(Fraction(float(v)) - exact), int(v.view(np.int32)) & 1)))
+
+
+def parse_xc(text: str, first: int = 0) -> list[tuple[list[int], dict[int, float]]]:
+    """Twin of the text parser for well-formed rows: (labels, {feature: value}) per row."""
+    rows = []
+    for line in text.splitlines():
+        tokens = line.split()
+        labels = []
+        if tokens and ":" not in tokens[0] and not line[0].isspace():
+            labels = sorted(int(label) - first for label in tokens.pop(0).split(","))
+        pairs = (token.split(":") for token in tokens)
+        rows.append((labels, {int(f) - first: nearest_float32(v) for f, v in pairs}))
+    return rows
