@@ -1,0 +1,165 @@
+"""Whole files in and out: compression by content or suffix, and writes that appear all at once or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import lzma
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.errors import DataError
+
+PathLike = str | os.PathLike[str]
+COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst")
+_CHUNK = 1 << 22
+
+
+def read_bytes(path: PathLike) -> NDArray[np.uint8]:
+    """The whole content of a file, decompressed if its first bytes say gzip, xz or Zstandard."""
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path}: is a directory, but must be a file")
+    with path.open("rb") as file:
+        start = file.read(6)
+        content: bytes | bytearray
+        try:
+            if start.startswith(b"\x1f\x8b"):
+                content = _read_all(gzip.GzipFile(fileobj=_rewound(file, start)))
+            elif start == b"\xfd7zXZ\0":
+                content = _read_all(lzma.LZMAFile(_rewound(file, start)))  # noqa: SIM115  (the file below it is closed)
+            elif start.startswith(b"\x28\xb5\x2f\xfd"):
+                content = _read_zstd(start, file)
+            else:
+                # Plain: one read into one buffer of the right size, where the system knows the size.
+                content = _rewound(file, start).read()
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+            raise DataError(f"{path}: the compressed data is damaged or cut short ({error})") from error
+    return np.frombuffer(content, np.uint8)
+
+
+def _rewound(file: IO[bytes], start: bytes) -> IO[bytes]:
+    if file.seekable():
+        file.seek(0)
+        return file
+    return _Prefixed(start, file)  # type: ignore[return-value]
+
+
+class _Prefixed:
+    """A pipe whose first bytes were already read."""
+
+    def __init__(self, start: bytes, rest: IO[bytes]) -> None:
+        self._start, self._rest = start, rest
+
+    def read(self, n: int = -1) -> bytes:
+        if n < 0:
+            start, self._start = self._start, b""
+            return start + self._rest.read()
+        if self._start:
+            start, self._start = self._start[:n], self._start[n:]
+            return start
+        return self._rest.read(n)
+
+
+def _read_all(file: Any) -> bytearray:
+    content = bytearray()
+    while chunk := file.read(_CHUNK):
+        content += chunk
+    return content
+
+
+def _read_zstd(start: bytes, file: IO[bytes]) -> bytearray:
+    import zstandard
+
+    # The library's stream reader takes a truncated file for a whole one; its frame objects know better.
+    content = bytearray()
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    inside = False
+    chunk = start
+    while chunk or (chunk := file.read(_CHUNK)):
+        inside = True
+        try:
+            content += frame.decompress(chunk)
+        except zstandard.ZstdError as error:
+            raise EOFError(str(error)) from error
+        chunk = b""
+        if frame.eof:
+            chunk = frame.unused_data
+            frame = zstandard.ZstdDecompressor().decompressobj()
+            inside = False
+    if inside:
+        raise EOFError("the last frame does not end")
+    return content
+
+
+@contextlib.contextmanager
+def atomic_path(path: PathLike) -> Iterator[Path]:
+    """A temporary path beside `path`; renamed to it when the block succeeds, removed when it fails."""
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path}: is a directory, but must be a file")
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: PathLike, parts: Iterable[bytes]) -> None:
+    """Writes parts to a file, compressed as its suffix says. The file appears whole or not at all."""
+    suffix = Path(path).suffix
+    with atomic_path(path) as temporary, contextlib.closing(_open_compressed(suffix)(temporary)) as file:
+        for part in parts:
+            file.write(part)
+
+
+def _open_compressed(suffix: str) -> Callable[[Path], Any]:
+    if suffix == ".gz":
+        # No name and no time inside, so that the same data gives the same bytes.
+        return lambda path: _GzipFile(path)
+    if suffix == ".xz":
+        return lambda path: lzma.open(path, "wb")
+    if suffix == ".zst":
+        import zstandard
+
+        compressor = zstandard.ZstdCompressor(write_checksum=True)  # so that damage is noticed
+        return lambda path: zstandard.open(path, "wb", cctx=compressor)
+    return lambda path: path.open("wb")
+
+
+class _GzipFile(gzip.GzipFile):
+    def __init__(self, path: Path) -> None:
+        self._raw = path.open("wb")
+        super().__init__(filename="", mode="wb", fileobj=self._raw, mtime=0)
+
+    def close(self) -> None:
+        super().close()
+        self._raw.close()
+
+
+def read_names(path: PathLike) -> list[str]:
+    """A file of names, one a line, UTF-8."""
+    content = read_bytes(path).tobytes()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}:{line}: names must be UTF-8, but byte {content[error.start]:#04x} is not") from error
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]

@@ -1,0 +1,108 @@
+"""NumPy ``.npz`` files: SciPy's (one matrix a file), or one file with a whole data set.
+
+A whole data set has the arrays ``X_data, X_indices, X_indptr, X_shape``, the same for ``Y``, and ``label_names``,
+``feature_names`` where there are any. Nothing in either is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from umpteen.data.dataset import Dataset
+from umpteen.data.files import PathLike, atomic_path
+from umpteen.data.matrix import Csr
+from umpteen.errors import DataError
+
+# What NumPy, SciPy and zipfile raise on damaged or foreign content.
+_BAD_CONTENT = (ValueError, KeyError, TypeError, EOFError, IndexError, AttributeError, NotImplementedError,
+                zipfile.BadZipFile, zlib.error, OverflowError, SyntaxError)  # fmt: skip
+
+
+def read_npz(
+    path: PathLike,
+    *,
+    labels: PathLike | None = None,
+    label_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Dataset:
+    """Reads a data set from one ``.npz``, or X and Y from two SciPy ``.npz`` files."""
+    if labels is not None:
+        return Dataset(_load_scipy(path), _load_scipy(labels), label_names, feature_names)
+    with _open(path) as file:
+        if "X_data" not in file:
+            raise DataError(f"{path}: holds no labels; name the file that does")
+        try:
+            X, Y = _matrix(file, "X"), _matrix(file, "Y")
+            names = {key: file[key].tolist() if key in file else None for key in ("label_names", "feature_names")}
+        except _BAD_CONTENT as error:
+            raise DataError(f"{path}: not a data set ({_reason(error)})") from error
+    return Dataset(
+        X,
+        Y,
+        names["label_names"] if label_names is None else label_names,
+        names["feature_names"] if feature_names is None else feature_names,
+    )
+
+
+def write_npz(data: Dataset, path: PathLike, *, labels: PathLike | None = None) -> None:
+    """Writes a data set into one ``.npz``, or, with `labels`, X and Y into two SciPy ``.npz`` files."""
+    if labels is not None:
+        for target, matrix in ((path, data.X), (labels, data.Y)):
+            with atomic_path(target) as temporary, temporary.open("wb") as file:
+                sp.save_npz(file, matrix)
+        return
+    arrays: dict[str, Any] = {}
+    for name, matrix in (("X", data.X), ("Y", data.Y)):
+        arrays |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
+        arrays[f"{name}_shape"] = np.asarray(matrix.shape, np.int64)
+    for key, value in (("label_names", data.label_names), ("feature_names", data.feature_names)):
+        if value is not None:
+            arrays[key] = np.asarray(value, np.str_)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+@contextlib.contextmanager
+def _open(path: PathLike) -> Iterator[Any]:
+    if Path(path).is_dir():
+        raise DataError(f"{path}: is a directory, but must be a file")
+    with Path(path).open("rb") as raw:
+        try:
+            file = np.load(raw, allow_pickle=False)
+        except _BAD_CONTENT as error:
+            raise DataError(f"{path}: not an .npz file ({_reason(error)})") from error
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise DataError(f"{path}: not an .npz file")
+        with file:
+            yield file
+
+
+def _matrix(file: Any, name: str) -> Csr:
+    data, indices, indptr = (file[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+    matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(file[f"{name}_shape"].tolist()))
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _load_scipy(path: PathLike) -> Csr:
+    with _open(path):
+        pass
+    try:
+        loaded = sp.load_npz(path)
+        if hasattr(loaded, "check_format"):
+            loaded.check_format(full_check=True)
+        return sp.csr_matrix(loaded)
+    except _BAD_CONTENT as error:
+        raise DataError(f"{path}: not a SciPy sparse matrix ({_reason(error)})") from error
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]

@@ -1,0 +1,36 @@
+"""One function for every format: what the command line uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from umpteen.data.dataset import Dataset
+from umpteen.data.files import COMPRESSED_SUFFIXES, PathLike
+from umpteen.data.npz import read_npz
+from umpteen.data.svmlight import read_svmlight
+from umpteen.data.xc_text import read_xc
+from umpteen.errors import ParamError
+
+FORMATS = ("xc", "svmlight", "npz")
+_SUFFIXES = {".npz": "npz", ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight"}
+
+
+def format_of(path: PathLike) -> str:
+    """The format a file's name suggests; Extreme Classification Repository text where it suggests nothing."""
+    name = Path(path).name
+    for suffix in COMPRESSED_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return _SUFFIXES.get(Path(name).suffix, "xc")
+
+
+def read(path: PathLike, *, format: str | None = None, **options: Any) -> Dataset:
+    """Reads a data set in any format; `options` go to the format's own reader."""
+    format = format_of(path) if format is None else format
+    if format == "xc":
+        return read_xc(path, **options)
+    if format == "svmlight":
+        return read_svmlight(path, **options)
+    if format == "npz":
+        return read_npz(path, **options)
+    raise ParamError(f"format must be one of {', '.join(FORMATS)}, but is {format!r}")
