@@ -1,0 +1,82 @@
+"""What is done to X before training, recorded with the model, and done again at prediction.
+
+    Preprocessing(tfidf=False, normalize=True, bias=1.0)
+
+In this order: counts are weighted by inverse document frequency, rows are scaled to unit length, a constant column
+is appended. Linear models keep the weights of that last column as their bias, so `transform` leaves it to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, make_csr, offsets
+from umpteen.errors import DataError, ParamError
+from umpteen.threads import resolve_threads
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Steps between a user's X and the X a method trains on.
+
+    Parameters
+    ----------
+    tfidf
+        Weight values, which must not be negative, by ``idf = 1 + ln((1 + n_rows) / (1 + rows with the feature))``,
+        counted on the training rows.
+    normalize
+        Scale rows to unit Euclidean length.
+    bias
+        The value of the constant column; 0 for none.
+    """
+
+    tfidf: bool = False
+    normalize: bool = True
+    bias: float = 0.0
+    idf: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.bias) or self.bias < 0:
+            raise ParamError(f"bias must be a finite number of at least 0, but is {self.bias}")
+
+    def fit(self, X: Csr) -> Preprocessing:
+        """The same steps with what must be counted on the training rows."""
+        if not self.tfidf:
+            return self
+        rows_with = np.bincount(X.indices, minlength=X.shape[1])
+        idf = 1 + np.log((1 + X.shape[0]) / (1 + rows_with))
+        return replace(self, idf=idf.astype(np.float32))
+
+    def transform(self, X: Csr, *, threads: int | None = None) -> Csr:
+        """X (n_rows x n_features) weighted and scaled, without the bias column. X itself is not changed."""
+        data = X.data
+        if self.tfidf:
+            if self.idf is None or len(self.idf) != X.shape[1]:
+                raise DataError(f"tf-idf was counted on other features than these {X.shape[1]}")
+            if len(data) and data.min() < 0:
+                raise DataError(f"tf-idf needs values of at least 0, but X has {data.min()}")
+            data = data * self.idf[X.indices]
+        if self.normalize:
+            data = _native.normalize_rows(offsets(X), X.indices, data, X.shape[1], resolve_threads(threads))
+        return X if data is X.data else _with_data(X, data)
+
+    def append_bias(self, X: Csr) -> Csr:
+        """X with the constant column at its right, or X itself if there is none."""
+        if self.bias == 0:
+            return X
+        column = sp.csr_matrix(np.full((X.shape[0], 1), self.bias, np.float32))
+        with_bias: Csr = sp.hstack([X, column], format="csr", dtype=np.float32)
+        return with_bias
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tfidf": self.tfidf, "normalize": self.normalize, "bias": self.bias}
+
+
+def _with_data(X: Csr, data: NDArray[np.float32]) -> Csr:
+    return make_csr(data, X.indices, X.indptr, X.shape)

@@ -1,0 +1,1 @@
+"""What each family of models stores and how it scores."""

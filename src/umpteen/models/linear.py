@@ -1,0 +1,206 @@
+"""Linear models: a weight per (feature, label) and a bias per label, in blocks of labels.
+
+Used by every method that ends in ``score = w·x + b``. A block (shard) lies feature by feature: a row touches few
+features, and each touched feature then reads one contiguous run of (label, weight). Within a block labels are 16-bit
+positions, and weights are float16 times one power of two, which keeps 11 bits of each weight whatever its size;
+float32 on request. Labels that were never trained have a bias of -inf and are never ranked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, offsets
+from umpteen.errors import ModelCorruptError, ParamError
+from umpteen.models.store import Part
+from umpteen.threads import resolve_threads
+
+MAX_LABELS_PER_SHARD = 65536
+WEIGHT_TYPES = ("float16", "float32")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearShard:
+    """One block of labels, as it lies in its files."""
+
+    indptr: NDArray[np.uint32]  # n_features + 1
+    labels: NDArray[np.uint16]  # nnz, positions within the block, rising within a feature
+    weights: NDArray[Any]  # nnz, float16 or float32
+    bias: NDArray[np.float32]  # n_labels
+    label_ids: NDArray[np.int32]  # n_labels, rising
+    scale: float  # a power of two; the weight is weights * scale
+
+    @classmethod
+    def from_weights(cls, W: Any, bias: ArrayLike, label_ids: ArrayLike, weight_type: str = "float16") -> LinearShard:
+        """Packs the weights of some labels.
+
+        Parameters
+        ----------
+        W : sparse, n_labels x n_features
+            One row per label; zeros are dropped.
+        bias : n_labels
+        label_ids : n_labels, rising
+        """
+        if weight_type not in WEIGHT_TYPES:
+            raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {weight_type!r}")
+        W = sp.csc_matrix(W)
+        W.sort_indices()
+        W.eliminate_zeros()
+        if W.shape[0] > MAX_LABELS_PER_SHARD or W.nnz >= 2**32:
+            raise ParamError(
+                f"a shard may hold {MAX_LABELS_PER_SHARD} labels and 4294967295 weights, "
+                f"but has {W.shape[0]} and {W.nnz}; use fewer labels per shard"
+            )
+        scale = _power_of_two_scale(W.data) if weight_type == "float16" else 1.0
+        return cls(
+            indptr=W.indptr.astype(np.uint32),
+            labels=W.indices.astype(np.uint16),
+            weights=(W.data / np.float32(scale)).astype(weight_type),
+            bias=np.asarray(bias, np.float32),
+            label_ids=np.asarray(label_ids, np.int32),
+            scale=scale,
+        )
+
+    @classmethod
+    def from_part(cls, part: Part) -> LinearShard:
+        fields = dict(part.arrays)
+        scale = part.scalars.get("scale")
+        missing = {"indptr", "labels", "weights", "bias", "label_ids"} - fields.keys()
+        if missing or not isinstance(scale, (int, float)) or not 0 < scale < np.inf:
+            raise ModelCorruptError(
+                f"a linear shard needs its arrays and a positive scale ({sorted(missing)}, {scale})"
+            )
+        # -inf cannot stand in JSON, but it can in an array; untrained labels carry it there.
+        return cls(
+            **{name: fields[name] for name in ("indptr", "labels", "weights", "bias", "label_ids")},
+            scale=scale,
+        )
+
+    def to_part(self) -> Part:
+        arrays = {name: getattr(self, name) for name in ("indptr", "labels", "weights", "bias", "label_ids")}
+        return Part(arrays, {"scale": self.scale})
+
+    def to_weights(self) -> tuple[Any, NDArray[np.float32]]:
+        """(W, bias) as `from_weights` takes them; W is CSR, n_labels x n_features."""
+        data = self.weights.astype(np.float32) * np.float32(self.scale)
+        shape = (len(self.label_ids), len(self.indptr) - 1)
+        W = sp.csc_matrix((data, self.labels.astype(np.int32), self.indptr.astype(np.int64)), shape=shape)
+        return W.tocsr(), np.array(self.bias)
+
+
+def _power_of_two_scale(weights: NDArray[Any]) -> float:
+    """The power of two that brings the largest weight just below float16's largest, 65504."""
+    largest = float(np.abs(weights).max(initial=0.0))
+    return float(2.0 ** (np.floor(np.log2(largest)) - 14)) if largest > 0 else 1.0
+
+
+class LinearModel:
+    """Exact top-k over blocks of sparse label weights.
+
+    Parameters
+    ----------
+    shards
+        Blocks of labels; no label may be in two.
+    n_features, n_labels
+        The model's shape. Labels in no shard are never ranked.
+    """
+
+    family = "linear"
+
+    def __init__(self, shards: Iterable[LinearShard], n_features: int, n_labels: int) -> None:
+        self.shards = list(shards)
+        self.n_features = n_features
+        self.n_labels = n_labels
+        self._scorer = _native.LinearScorer(n_features, n_labels)
+        seen = np.zeros(n_labels, bool)
+        for shard in self.shards:
+            try:
+                self._scorer.add_shard(
+                    shard.indptr, shard.labels, shard.weights, shard.bias, shard.label_ids, shard.scale
+                )
+            except (ValueError, TypeError) as error:
+                raise ModelCorruptError(f"a linear shard is not usable: {str(error).splitlines()[0]}") from error
+            if seen[shard.label_ids].any():
+                twice = shard.label_ids[seen[shard.label_ids]][0]
+                raise ModelCorruptError(f"label {twice} is in two shards")
+            seen[shard.label_ids] = True
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> LinearModel:
+        return cls([LinearShard.from_part(part) for part in parts], n_features, n_labels)
+
+    def to_parts(self) -> list[Part]:
+        return [shard.to_part() for shard in self.shards]
+
+    @property
+    def nnz(self) -> int:
+        """How many weights are stored."""
+        return sum(len(shard.weights) for shard in self.shards)
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for `umpteen inspect`."""
+        types = sorted({str(shard.weights.dtype) for shard in self.shards})
+        trained = sum(int(np.isfinite(shard.bias).sum()) for shard in self.shards)
+        return {"weights": self.nnz, "weight_type": ", ".join(types), "trained_labels": trained}
+
+    def predict_topk(
+        self,
+        X: Csr,
+        top_k: int = 5,
+        *,
+        exclude: ArrayLike | None = None,
+        include: ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The best labels of each row, best first; ties go to the lower label id.
+
+        Parameters
+        ----------
+        X : CSR float32, n_rows x n_features
+            Already preprocessed.
+        exclude, include : label ids, optional
+            Labels that must not be, or alone may be, ranked; applied before the cut.
+
+        Returns
+        -------
+        labels : int32, n_rows x top_k
+            Padded with -1 where fewer labels can be ranked.
+        scores : float32, n_rows x top_k
+            Padded with -inf.
+        """
+        # One row is over before a second thread would have started.
+        n_threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
+        return self._scorer.topk(offsets(X), X.indices, X.data, top_k, n_threads, self._biases(exclude, include))
+
+    def _biases(self, exclude: ArrayLike | None, include: ArrayLike | None) -> list[NDArray[np.float32]] | None:
+        if exclude is None and include is None:
+            return None
+        allowed = np.full(self.n_labels, include is None)
+        if include is not None:
+            allowed[check_label_ids(include, self.n_labels, "include")] = True
+        if exclude is not None:
+            allowed[check_label_ids(exclude, self.n_labels, "exclude")] = False
+        return [
+            np.where(allowed[shard.label_ids], shard.bias, np.float32(-np.inf)).astype(np.float32)
+            for shard in self.shards
+        ]
+
+
+def check_label_ids(ids: ArrayLike, n_labels: int, name: str) -> NDArray[np.int64]:
+    """Label ids a user gave, as an array; refuses what is not an id of this model."""
+    array = np.atleast_1d(np.asarray(ids))
+    if array.size == 0:
+        return array.astype(np.int64).ravel()
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ParamError(f"{name} must be a list of label ids, but is {ids!r}"[:200])
+    if array.min() < 0 or array.max() >= n_labels:
+        wrong = array.min() if array.min() < 0 else array.max()
+        raise ParamError(f"{name} must hold label ids in [0, {n_labels}), but has {wrong}")
+    return array.astype(np.int64)

@@ -1,0 +1,54 @@
+"""Names of labels, stored as one run of UTF-8 bytes and offsets: a million names open in no time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.errors import ModelCorruptError
+from umpteen.models.store import Part
+
+
+class Names(Sequence[str]):
+    """A sequence of strings over two arrays; decodes only what is asked for."""
+
+    def __init__(self, data: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
+        if data.ndim != 1 or ends.ndim != 1 or (len(ends) and (np.diff(ends, prepend=0) < 0).any()):
+            raise ModelCorruptError("the offsets of names must rise")
+        if (int(ends[-1]) if len(ends) else 0) != len(data):
+            raise ModelCorruptError("the offsets of names must end where their bytes do")
+        self._data, self._ends = data, ends
+
+    @classmethod
+    def encode(cls, names: Sequence[str]) -> Names:
+        encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+        ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), ends)
+
+    @classmethod
+    def from_part(cls, part: Part) -> Names:
+        return cls(part.arrays["data"], part.arrays["ends"])
+
+    def to_part(self) -> Part:
+        return Part({"data": self._data, "ends": self._ends})
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = index + len(self) if index < 0 else index
+        if not 0 <= i < len(self):
+            raise IndexError(f"there are {len(self)} names, but number {index} was asked for")
+        begin = int(self._ends[i - 1]) if i else 0
+        encoded = self._data[begin : int(self._ends[i])].tobytes()
+        try:
+            return encoded.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise ModelCorruptError(f"name {i} must be UTF-8, but is {encoded[:40]!r}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))

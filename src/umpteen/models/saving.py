@@ -1,0 +1,53 @@
+"""Saving a model that is in memory, and replacing one that is on disk."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from umpteen.data.files import PathLike
+from umpteen.errors import ModelExistsError
+from umpteen.models.store import ModelWriter, Part, is_model
+
+
+def save_parts(
+    path: PathLike,
+    header: Mapping[str, Any],
+    shards: Sequence[Part],
+    shared: Mapping[str, Part],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Writes a whole model beside its final place and renames it there."""
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise ModelExistsError(f"{path}: already exists; pass overwrite=True to replace it")
+    if path.exists() and not is_model(path):
+        raise ModelExistsError(f"{path}: exists and is not a model, so it will not be replaced")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.new-", dir=path.parent))
+    try:
+        names = [shard_name(i) for i in range(len(shards))]
+        with ModelWriter.create(temporary, header, names) as writer:
+            for name, part in [*zip(names, shards, strict=True), *shared.items()]:
+                writer.write_part(name, part)
+            writer.finish()
+        temporary.chmod(0o755)
+        if path.exists():
+            # Two renames: a crash between them leaves the old model under its .old name, never nothing.
+            retired = path.with_name(f".{path.name}.old-{temporary.name.rsplit('-', 1)[1]}")
+            path.rename(retired)
+            temporary.rename(path)
+            shutil.rmtree(retired)
+        else:
+            temporary.rename(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def shard_name(index: int) -> str:
+    return f"shard-{index:05d}"
