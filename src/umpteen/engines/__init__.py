@@ -1,0 +1,19 @@
+"""Where shards are trained."""
+
+from __future__ import annotations
+
+from umpteen.engines.base import Engine
+from umpteen.errors import ParamError
+
+ENGINES = ("local",)
+
+
+def make_engine(engine: str | Engine, threads: int | None) -> Engine:
+    """The engine of this name, or the one given."""
+    if isinstance(engine, Engine):
+        return engine
+    if engine == "local":
+        from umpteen.engines.local import LocalEngine
+
+        return LocalEngine(threads)
+    raise ParamError(f"engine must be one of {', '.join(ENGINES)}, but is {engine!r}")

@@ -1,0 +1,49 @@
+"""Shards on this machine's threads. The kernels release the GIL, so threads are all it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from umpteen import _native
+from umpteen.engines.base import Engine, Parallelism, Resources, Task, Work, largest_first, shard_error
+from umpteen.threads import resolve_threads
+
+
+class LocalEngine(Engine):
+    """Runs tasks in threads of this process.
+
+    Parameters
+    ----------
+    threads
+        How many at most; by default one per core.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = resolve_threads(threads)
+
+    def run(self, work: Work, tasks: Sequence[Task], parallelism: Parallelism) -> Iterator[tuple[Task, Any]]:
+        n_workers = max(1, min(self.threads, len(tasks))) if parallelism == "across" else 1
+        token = _native.CancelToken()
+        resources = Resources(threads=1 if parallelism == "across" else self.threads, token=token)
+        queue = iter(largest_first(tasks))
+        # The work runs off the main thread even where one worker suffices, so that this one is free to hear Ctrl-C.
+        pool = ThreadPoolExecutor(n_workers, thread_name_prefix="umpteen-shard")
+        running: dict[Future[Any], Task] = {}
+        try:
+            while True:
+                # One task waits behind each running one; a longer queue would only delay a stop.
+                while len(running) < 2 * n_workers and (task := next(queue, None)) is not None:
+                    running[pool.submit(work, task, resources)] = task
+                if not running:
+                    return
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    task = running.pop(future)
+                    if (cause := future.exception()) is not None:
+                        raise shard_error(task, cause) from cause
+                    yield task, future.result()
+        finally:
+            token.cancel()
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,57 @@
+"""One paper, one file."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from umpteen.data.files import PathLike
+from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, ParamError
+
+#: Name on the command line and in manifests -> where it lives. Imported when asked for.
+METHODS = {"centroid": "umpteen.methods.centroid:Centroid"}
+
+
+def method_class(name: str) -> Any:
+    """The class of a method, by its name."""
+    if name not in METHODS:
+        raise ParamError(f"method must be one of {', '.join(METHODS)}, but is {name!r}")
+    module, _, attribute = METHODS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def load(path: PathLike, *, checksums: bool = False) -> Any:
+    """Opens a model directory. Arrays are mapped, not read, so this is fast and shares memory between processes.
+
+    Parameters
+    ----------
+    checksums
+        Also read every byte and compare it with its checksum.
+    """
+    from umpteen.models.store import ModelReader
+
+    reader = ModelReader(path, checksums=checksums)
+    manifest = reader.manifest
+    name = manifest.get("method")
+    if name not in METHODS:
+        raise ModelFormatError(f"{reader.path}: its method is {name!r}, which this umpteen does not have")
+    cls = method_class(name)
+    for key in ("n_train_rows", "n_features", "n_labels"):
+        value = manifest.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 2**31:
+            raise ModelCorruptError(f"{reader.path}: {key} must be a positive count, but is {value!r}")
+    params, steps = manifest.get("params"), manifest.get("preprocessing")
+    if not isinstance(params, dict) or not isinstance(steps, dict) or set(steps) != {"tfidf", "normalize", "bias"}:
+        raise ModelCorruptError(f"{reader.path}: the manifest lacks params or preprocessing")
+    shared = {key: reader.part(key) for key in ("labels", "preprocessing", "names") if reader.has_part(key)}
+    if "labels" not in shared or (steps["tfidf"] and "preprocessing" not in shared):
+        raise ModelCorruptError(f"{reader.path}: the part that holds the label counts or the idf is missing")
+    try:
+        method = cls(**params)
+        method.validate()
+        method._attach(manifest, shared, [reader.part(shard) for shard in reader.shard_names])
+    except ModelError as error:
+        raise type(error)(f"{reader.path}: {error}") from error
+    except (TypeError, ValueError, KeyError) as error:
+        raise ModelCorruptError(f"{reader.path}: the manifest does not describe a {name} model ({error})") from error
+    return method

@@ -1,0 +1,364 @@
+"""What every method is: parameters, a plan of shards, how to train one, and the scikit-learn face around them.
+
+A method is one file in this package. It names itself, stores its parameters, and says three things: `plan` (which
+shards), `train_shard` (one shard from shared read-only data) and `estimate` (memory and model size). Everything else,
+engines, resuming, saving, predicting, is here.
+"""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+import inspect
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from umpteen.data.files import PathLike
+from umpteen.data.matrix import Csr, as_csr, make_csr
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.propensity import LabelCounts, count_labels
+from umpteen.engines import make_engine
+from umpteen.engines.base import Engine, Parallelism, Resources, Task
+from umpteen.errors import DataError, NotFittedError, ParamError
+from umpteen.memory import Estimate, check_fits
+from umpteen.models.linear import LinearModel, check_label_ids
+from umpteen.models.names import Names
+from umpteen.models.saving import save_parts
+from umpteen.models.store import ModelReader, ModelWriter, Part
+from umpteen.progress import Listener, Progress, listening
+
+#: Parameters that say how to compute, not what: the model's bytes do not depend on them.
+HOW = ("threads", "engine")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What every shard is trained from; shared and read-only."""
+
+    X: Csr  # preprocessed, with the bias column if there is one
+    Y: Csr
+    n_features: int  # of the user's X, without the bias column
+
+    @cached_property
+    def rows_of(self) -> Any:
+        """Y by label: the rows of label l are indices[indptr[l]:indptr[l + 1]]."""
+        return self.Y.tocsc()
+
+
+class Method(abc.ABC):
+    """Base of all methods, with scikit-learn's conventions: parameters in the constructor, `fit`, attributes with
+    a trailing underscore after it."""
+
+    name: ClassVar[str]
+    parallelism: ClassVar[Parallelism] = "inside"
+    model_class: ClassVar[type[LinearModel]] = LinearModel
+
+    threads: int | None
+    engine: str | Engine
+
+    # --- what a method says -------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def validate(self) -> None:
+        """Raises ParamError for a parameter that breaks its rule."""
+
+    @abc.abstractmethod
+    def preprocessing(self) -> Preprocessing:
+        """The steps its parameters ask for."""
+
+    @abc.abstractmethod
+    def plan(self, data: TrainingData) -> list[Task]:
+        """The shards, in the order they are stored. Depends on data and parameters only."""
+
+    @abc.abstractmethod
+    def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
+        """One shard. Depends on data, parameters and the task only: never on threads, order or clocks."""
+
+    @abc.abstractmethod
+    def estimate(self, X: Csr, Y: Csr) -> Estimate:
+        """Memory beyond X and Y, and model size, from the matrices' shapes and counts."""
+
+    # --- parameters ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def param_defaults(cls) -> dict[str, Any]:
+        """Every parameter and its default, as the constructor has them: their one home."""
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        return {parameter.name: parameter.default for parameter in parameters}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.param_defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        self.check_param_names(params)
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    @classmethod
+    def check_param_names(cls, names: Any) -> None:
+        known = cls.param_defaults()
+        for name in names:
+            if name not in known:
+                raise ParamError(f"{cls.name} has no parameter {name!r}; its parameters are {', '.join(known)}")
+
+    def __repr__(self) -> str:
+        defaults = self.param_defaults()
+        changed = {k: v for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True, multi_output=True, single_output=False),
+            classifier_tags=ClassifierTags(multi_class=False, multi_label=True),
+            input_tags=InputTags(sparse=True),
+        )
+
+    # --- fit ----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        model_dir: PathLike | None = None,
+        *,
+        label_names: Sequence[str] | None = None,
+        resume: bool = True,
+        progress: bool | Listener = False,
+    ) -> Self:
+        """Trains all shards.
+
+        Parameters
+        ----------
+        X : sparse or array, n_rows x n_features
+        Y : sparse or array, n_rows x n_labels
+            Non-zero where the row has the label.
+        model_dir
+            Where the model goes. Shards appear there as they finish; after an interruption the same call continues.
+            Without it the model stays in memory until `save`.
+        label_names
+            One per label, kept with the model.
+        resume
+            False refuses to continue an interrupted run.
+        progress
+            True for a bar at a terminal, or a function that is told.
+        """
+        self.validate()
+        X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
+        if X.shape[0] != Y.shape[0]:
+            raise DataError(f"X and Y must have as many rows, but have {X.shape[0]} and {Y.shape[0]}")
+        for what, size in (("row", X.shape[0]), ("feature", X.shape[1]), ("label", Y.shape[1])):
+            if size == 0:
+                raise DataError(f"training needs at least one {what}, but there is none")
+        if label_names is not None and len(label_names) != Y.shape[1]:
+            raise DataError(f"there must be {Y.shape[1]} label names, but there are {len(label_names)}")
+        check_fits(self.estimate(X, Y), "use fewer threads, smaller shards, or a method with a smaller model")
+
+        steps = self.preprocessing().fit(X)
+        data = TrainingData(steps.append_bias(steps.transform(X, threads=self.threads)), Y, X.shape[1])
+        tasks = self.plan(data)
+        shared_parts = _shared_parts(steps, count_labels(Y, "Y").counts, label_names)
+        header = self._header(X.shape, Y.shape[1], steps)
+        with listening(progress, f"training {self.name}") as listener:
+            if model_dir is None:
+                shards = _train_shards(self, data, tasks, set(), None, listener)
+            else:
+                header["fingerprint"] = {"X": _fingerprint(X), "Y": _fingerprint(Y)}
+                with ModelWriter.create(model_dir, header, [task.name for task in tasks], resume=resume) as writer:
+                    _train_shards(self, data, tasks, set(writer.finished()), writer, listener)
+                    for name, part in shared_parts.items():
+                        writer.write_part(name, part)
+                    writer.finish()
+                reader = ModelReader(model_dir)
+                shards = {name: reader.part(name) for name in reader.shard_names}
+        self._attach(header, shared_parts, [shards[task.name] for task in tasks])
+        return self
+
+    def _header(self, shape: tuple[int, int], n_labels: int, steps: Preprocessing) -> dict[str, Any]:
+        from umpteen import __version__
+
+        return {
+            "umpteen_version": __version__,
+            "method": self.name,
+            "family": self.model_class.family,
+            "params": {k: _plain(k, v) for k, v in self.get_params().items() if k not in HOW},
+            "n_train_rows": shape[0],
+            "n_features": shape[1],
+            "n_labels": n_labels,
+            "preprocessing": steps.to_json(),
+        }
+
+    def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
+        """Sets the fitted attributes, after training or loading."""
+        steps = header["preprocessing"]
+        idf = shared["preprocessing"].arrays["idf"] if steps["tfidf"] else None
+        self.preprocessing_ = Preprocessing(steps["tfidf"], steps["normalize"], steps["bias"], idf)
+        self.model_ = self.model_class.from_parts(shards, header["n_features"], header["n_labels"])
+        self.train_counts_ = LabelCounts(shared["labels"].arrays["counts"], header["n_train_rows"])
+        self.label_names_ = Names.from_part(shared["names"]) if "names" in shared else None
+        self.n_features_in_ = header["n_features"]
+        self.n_labels_ = header["n_labels"]
+        self._fitted_header = header
+        self._shared = shared
+
+    def save(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Writes the model directory. It appears whole; an existing one is only replaced with `overwrite`."""
+        self._check_fitted()
+        save_parts(path, self._fitted_header, self.model_.to_parts(), self._shared, overwrite=overwrite)
+
+    # --- predict ------------------------------------------------------------------------------------------------
+
+    def predict_topk(
+        self,
+        X: Any,
+        top_k: int = 5,
+        *,
+        exclude: ArrayLike | None = None,
+        include: ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The best labels of each row, best first; ties go to the lower label id.
+
+        Parameters
+        ----------
+        X : sparse or array, n_rows x n_features
+            As given to `fit`: the preprocessing recorded with the model is applied here.
+        exclude, include : label ids or names, optional
+            Labels that must not be, or alone may be, ranked; applied before the cut.
+
+        Returns
+        -------
+        labels : int32, n_rows x top_k
+            Padded with -1 where fewer labels can be ranked.
+        scores : float32, n_rows x top_k
+            Padded with -inf.
+        """
+        self._check_fitted()
+        if isinstance(top_k, bool) or int(top_k) != top_k or top_k < 1:
+            raise ParamError(f"top_k must be an integer of at least 1, but is {top_k!r}")
+        X = as_csr(X, "X", self.n_features_in_)
+        threads = self.threads if threads is None else threads
+        X = self.preprocessing_.transform(X, threads=1 if X.shape[0] == 1 else threads)
+        return self.model_.predict_topk(
+            X,
+            int(top_k),
+            exclude=self._label_ids(exclude, "exclude"),
+            include=self._label_ids(include, "include"),
+            threads=threads,
+        )
+
+    def predict(self, X: Any, top_k: int = 5) -> Csr:
+        """The best labels as a CSR matrix of ones, n_rows x n_labels."""
+        labels, _ = self.predict_topk(X, top_k)
+        kept = np.sort(np.where(labels >= 0, labels, np.iinfo(np.int32).max), axis=1)
+        mask = kept != np.iinfo(np.int32).max
+        indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+        indices = kept[mask]
+        return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(labels), self.n_labels_))
+
+    def score(self, X: Any, Y: Any) -> float:
+        """P@1 as a fraction, for scikit-learn's searches."""
+        labels, _ = self.predict_topk(X, 1)
+        Y = as_csr(Y, "Y", self.n_labels_, values=False)
+        known = sp.csr_matrix(
+            (np.ones(len(labels)), (np.arange(len(labels)), np.maximum(labels[:, 0], 0))), shape=Y.shape
+        )
+        hits = known.multiply(Y).sum(axis=1)
+        return float(np.mean(np.asarray(hits).ravel() * (labels[:, 0] >= 0)))
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+
+    def _label_ids(self, labels: Any, name: str) -> NDArray[np.int64] | None:
+        if labels is None:
+            return None
+        if isinstance(labels, str):
+            labels = [labels]
+        if len(labels) and isinstance(labels[0], str):
+            if self.label_names_ is None:
+                raise ParamError(f"{name} holds label names, but the model has none; give label ids")
+            unknown = [label for label in labels if label not in self._ids_by_name]
+            if unknown:
+                raise ParamError(f"{name} holds the unknown label {unknown[0]!r}")
+            labels = [self._ids_by_name[label] for label in labels]
+        return check_label_ids(labels, self.n_labels_, name)
+
+    @cached_property
+    def _ids_by_name(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.label_names_ or ())}
+
+
+def _train_shards(
+    method: Method,
+    data: TrainingData,
+    tasks: list[Task],
+    finished: set[str],
+    writer: ModelWriter | None,
+    listener: Listener,
+) -> dict[str, Part]:
+    """Hands the tasks that are left to the engine and tells how far it is.
+
+    With a writer each worker writes its shard and forgets it; without one the shards are returned.
+    """
+
+    def work(task: Task, resources: Resources) -> Part | None:
+        part = method.train_shard(data, task, resources)
+        if writer is None:
+            return part
+        writer.write_part(task.name, part)
+        return None
+
+    left = [task for task in tasks if task.name not in finished]
+    total = sum(task.cost for task in tasks)
+    done = total - sum(task.cost for task in left)
+    n_done = len(tasks) - len(left)
+    listener(Progress(done, total, n_done, len(tasks)))
+    shards: dict[str, Part] = {}
+    engine = make_engine(method.engine, method.threads)
+    for task, part in engine.run(work, left, method.parallelism):
+        if part is not None:
+            shards[task.name] = part
+        done += task.cost
+        n_done += 1
+        listener(Progress(done, total, n_done, len(tasks)))
+    return shards
+
+
+def _shared_parts(
+    steps: Preprocessing, counts: NDArray[np.int64], label_names: Sequence[str] | None
+) -> dict[str, Part]:
+    parts = {"labels": Part({"counts": counts})}
+    if steps.idf is not None:
+        parts["preprocessing"] = Part({"idf": steps.idf})
+    if label_names is not None:
+        parts["names"] = Names.encode([str(name) for name in label_names]).to_part()
+    return parts
+
+
+def _fingerprint(matrix: Csr) -> str:
+    """A hash of a matrix's content, so that a run is only ever resumed on the data it began with."""
+    digest = hashlib.sha256(repr(matrix.shape).encode())
+    for array in (matrix.indptr.astype(np.int64, copy=False), matrix.indices, matrix.data):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A parameter as JSON has it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ParamError(f"{name} must be a plain value that JSON can hold, but is {value!r}") from None
+    return value

@@ -1,0 +1,84 @@
+"""Centroids: a label's weights are the mean of its rows. The honest floor every other method must beat."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from umpteen.data.matrix import Csr
+from umpteen.engines.base import Engine, Parallelism, Resources
+from umpteen.memory import Estimate
+from umpteen.methods.base import TrainingData
+from umpteen.methods.one_vs_rest import OneVsRest, count_weights_bound
+from umpteen.threads import resolve_threads
+
+#: Bytes per weight while a shard is made: the product, its transpose and the packed copy.
+_WORK_BYTES = 24
+
+
+class Centroid(OneVsRest):
+    """Scores a label by the mean similarity of its training rows: ``w_l = mean of x_i over the rows with label l``.
+
+    Parameters
+    ----------
+    normalize
+        Scale rows to unit length, so that the similarity is the cosine.
+    tfidf
+        Weight counts by inverse document frequency first.
+    weight_type
+        How weights are stored: "float16" or "float32".
+    labels_per_shard
+        Labels trained and stored together; by default chosen from the number of labels.
+    threads, engine
+        How to compute; the model does not depend on them.
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
+    >>> model = umpteen.Centroid().fit(train.X, train.Y)
+    >>> labels, scores = model.predict_topk(train.X, top_k=3)
+    >>> labels.shape
+    (500, 3)
+    """
+
+    name: ClassVar[str] = "centroid"
+    parallelism: ClassVar[Parallelism] = "across"
+
+    def __init__(
+        self,
+        normalize: bool = True,
+        tfidf: bool = False,
+        weight_type: str = "float16",
+        labels_per_shard: int | None = None,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+    ) -> None:
+        self.normalize = normalize
+        self.tfidf = tfidf
+        self.weight_type = weight_type
+        self.labels_per_shard = labels_per_shard
+        self.threads = threads
+        self.engine = engine
+
+    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> Any:
+        members = data.rows_of[:, labels].T.tocsr()
+        counts = np.diff(members.indptr)
+        sums = members @ data.X
+        return sp.diags(1 / np.maximum(counts, 1).astype(np.float32)) @ sums
+
+    def estimate(self, X: Csr, Y: Csr) -> Estimate:
+        weights = count_weights_bound(X, Y)
+        size = self.shard_size(Y.shape[1])
+        n_shards = -(-Y.shape[1] // size)
+        tables = n_shards * (X.shape[1] + 1) * 4 + Y.shape[1] * 8
+        weight_bytes = 2 + (2 if self.weight_type == "float16" else 4)
+        model_bytes = int(weights.sum()) * weight_bytes + tables
+        shard_weights = np.add.reduceat(weights, np.arange(0, Y.shape[1], size))
+        in_work = np.sort(shard_weights)[-resolve_threads(self.threads) :].sum()
+        copies = (X.nnz + Y.nnz) * 8
+        # Without a model directory the finished shards stay in memory too.
+        return Estimate(int(in_work) * _WORK_BYTES + copies + model_bytes, model_bytes)

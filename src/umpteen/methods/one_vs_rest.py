@@ -1,0 +1,77 @@
+"""What all methods with one weight vector per label share: blocks of labels as shards, packed as a linear model."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.data.matrix import Csr
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.engines.base import Resources, Task
+from umpteen.errors import ParamError
+from umpteen.methods.base import Method, TrainingData
+from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
+from umpteen.models.saving import shard_name
+from umpteen.models.store import Part
+
+
+class OneVsRest(Method):
+    """A method that trains each label's weights on their own."""
+
+    model_class: ClassVar[type[LinearModel]] = LinearModel
+
+    tfidf: bool
+    normalize: bool
+    weight_type: str
+    labels_per_shard: int | None
+
+    @abc.abstractmethod
+    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> Any:
+        """The weights of these labels, sparse, len(labels) x columns of data.X."""
+
+    def validate(self) -> None:
+        if self.weight_type not in WEIGHT_TYPES:
+            raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {self.weight_type!r}")
+        if self.labels_per_shard is not None and not 1 <= self.labels_per_shard <= MAX_LABELS_PER_SHARD:
+            raise ParamError(
+                f"labels_per_shard must be between 1 and {MAX_LABELS_PER_SHARD}, but is {self.labels_per_shard}"
+            )
+
+    def preprocessing(self) -> Preprocessing:
+        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize)
+
+    def plan(self, data: TrainingData) -> list[Task]:
+        n_labels = data.Y.shape[1]
+        size = self.shard_size(n_labels)
+        counts = np.diff(data.rows_of.indptr)
+        tasks = []
+        for index, begin in enumerate(range(0, n_labels, size)):
+            labels = np.arange(begin, min(begin + size, n_labels), dtype=np.int32)
+            tasks.append(Task(shard_name(index), labels, float(len(labels) + counts[labels].sum())))
+        return tasks
+
+    def shard_size(self, n_labels: int) -> int:
+        """Labels per shard: enough shards to spread and to resume, few enough that each one's table of features,
+        as long as X is wide, stays small beside its weights."""
+        return self.labels_per_shard or int(np.clip(-(-n_labels // 16), 512, 16384))
+
+    def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
+        labels: NDArray[np.int32] = task.plan
+        W = self.train_labels(data, labels, resources).tocsr()
+        bias = np.zeros(len(labels), np.float32)
+        if W.shape[1] > data.n_features:
+            bias = self.preprocessing().bias * np.asarray(W[:, data.n_features].todense(), np.float32).ravel()
+            W = W[:, : data.n_features]
+        # A label nobody has was not trained, and must not be ranked by the accident of its score.
+        bias[np.diff(data.rows_of.indptr)[labels] == 0] = -np.inf
+        return LinearShard.from_weights(W, bias, labels, self.weight_type).to_part()
+
+
+def count_weights_bound(X: Csr, Y: Csr) -> NDArray[np.int64]:
+    """For each label, how many features its rows have at most: min(n_features, entries of its rows)."""
+    entries = np.repeat(np.diff(X.indptr).astype(np.int64), np.diff(Y.indptr))
+    totals = np.bincount(Y.indices, weights=entries, minlength=Y.shape[1])
+    return np.minimum(totals, X.shape[1]).astype(np.int64)

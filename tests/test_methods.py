@@ -1,0 +1,246 @@
+"""What every method must honour, and what centroids are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import umpteen
+from umpteen.errors import DataError, MemoryLimitError, NotFittedError, ParamError
+from umpteen.memory import Estimate, available_memory, check_fits, format_bytes
+from umpteen.methods import METHODS, method_class
+
+from .reference import unit_rows
+
+ALL = [method_class(name) for name in METHODS]
+every_method = pytest.mark.parametrize("cls", ALL, ids=list(METHODS))
+
+
+@every_method
+def test_parameters_follow_scikit_learn(cls):
+    from sklearn.base import clone
+
+    defaults = cls.param_defaults()
+    model = cls()
+    assert model.get_params() == defaults
+    for name, value in defaults.items():
+        assert getattr(model, name) is value or getattr(model, name) == value
+    model.set_params(threads=1)
+    copy = clone(model)
+    assert copy is not model
+    assert copy.get_params() == model.get_params()
+    assert repr(cls()) == f"{cls.__name__}()"
+    assert repr(model) == f"{cls.__name__}(threads=1)"
+    with pytest.raises(ParamError, match=f"{cls.name} has no parameter 'colour'; its parameters are "):
+        model.set_params(colour=1)
+
+
+@every_method
+def test_works_in_a_pipeline_and_a_grid_search(cls, tiny):
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler
+
+    pipeline = make_pipeline(MaxAbsScaler(), cls()).fit(tiny.X, tiny.Y)
+    assert pipeline.predict(tiny.X).shape == tiny.Y.shape
+    search = GridSearchCV(cls(), {"normalize": [True, False]}, cv=2).fit(tiny.X, tiny.Y)
+    assert 0 < search.best_score_ <= 1
+
+
+@every_method
+def test_inputs_are_not_changed(cls, tiny):
+    X, Y = tiny.X.copy(), tiny.Y.copy()
+    cls(tfidf=True).fit(X, Y).predict_topk(X)
+    for mine, original in ((X, tiny.X), (Y, tiny.Y)):
+        np.testing.assert_array_equal(mine.data, original.data)
+        np.testing.assert_array_equal(mine.indices, original.indices)
+        np.testing.assert_array_equal(mine.indptr, original.indptr)
+
+
+@every_method
+def test_any_kind_of_matrix_is_taken(cls, tiny):
+    want = cls().fit(tiny.X, tiny.Y).predict_topk(tiny.X)
+    kinds = [
+        (sp.csr_array(tiny.X), sp.csr_array(tiny.Y)),
+        (tiny.X.tocsc(), tiny.Y.tocoo()),
+        (tiny.X.toarray(), tiny.Y.toarray().astype(bool)),
+        (tiny.X.astype(np.float64), tiny.Y.astype(np.int64)),
+    ]
+    shuffled = tiny.X.copy()
+    for i in range(tiny.n_rows):
+        row = slice(*shuffled.indptr[i : i + 2])
+        shuffled.indices[row], shuffled.data[row] = (
+            shuffled.indices[row][::-1].copy(),
+            shuffled.data[row][::-1].copy(),
+        )
+    shuffled.has_sorted_indices = False
+    kinds.append((shuffled, tiny.Y))
+    for X, Y in kinds:
+        got = cls().fit(X, Y).predict_topk(X)
+        np.testing.assert_array_equal(got[0], want[0])
+        np.testing.assert_array_equal(got[1], want[1])
+    assert not shuffled.has_sorted_indices  # the caller's matrix is left as it was
+
+
+@every_method
+def test_bad_input_is_refused(cls, tiny):
+    for X, Y, message in [
+        (tiny.X[:10], tiny.Y, "X and Y must have as many rows, but have 10 and 300"),
+        (tiny.X[:0], tiny.Y[:0], "training needs at least one row, but there is none"),
+        (tiny.X[:, :0], tiny.Y, "training needs at least one feature, but there is none"),
+        (tiny.X, tiny.Y[:, :0], "training needs at least one label, but there is none"),
+        (np.full((2, 2), np.nan), np.eye(2), "X must hold finite 32-bit numbers, but row 0, column 0 is nan"),
+        (np.full((2, 2), 1e39), np.eye(2), "X must hold finite 32-bit numbers, but row 0, column 0 is 1e"),
+        (np.ones(3), np.eye(3), "X must have two dimensions, but has 1"),
+        (np.array([["a", "b"]]), np.eye(1), "X must hold numbers, but its type is <U1"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            cls().fit(X, Y)
+    with pytest.raises(DataError, match="there must be 40 label names, but there are 1"):
+        cls().fit(tiny.X, tiny.Y, label_names=["one"])
+    model = cls().fit(tiny.X, tiny.Y)
+    with pytest.raises(DataError, match="X must have 200 columns, but has 7"):
+        model.predict_topk(tiny.X[:, :7])
+    for top_k in (0, -1, 2.5, True):
+        with pytest.raises(ParamError, match="top_k must be an integer of at least 1, but is"):
+            model.predict_topk(tiny.X, top_k)
+    with pytest.raises(NotFittedError, match="is not fitted; call fit first"):
+        cls().predict_topk(tiny.X)
+    with pytest.raises(ParamError, match="threads must be an integer of at least 1, but is 0"):
+        cls(threads=0).fit(tiny.X, tiny.Y)
+
+
+@every_method
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 5, 3), (5, 1, 1), (20, 3, 1)])
+def test_tiny_and_degenerate_data(cls, shape):
+    n, d, n_labels = shape
+    model = cls().fit(np.ones((n, d)), np.ones((n, n_labels)))
+    labels, scores = model.predict_topk(np.ones((n, d)), 2)
+    assert labels.shape == scores.shape == (n, 2)
+    assert (labels[:, 0] == 0).all()
+    empty = cls().fit(sp.csr_matrix((n, d)), sp.csr_matrix((n, n_labels)))
+    assert (empty.predict_topk(np.ones((n, d)), 2)[0] == -1).all()  # nothing was trained, nothing is ranked
+
+
+@every_method
+def test_a_label_without_rows_is_never_ranked(cls, tiny):
+    Y = sp.hstack([tiny.Y[:, :20], sp.csr_matrix((300, 1)), tiny.Y[:, 20:]], format="csr")
+    labels, _ = cls().fit(tiny.X, Y).predict_topk(tiny.X, 41)
+    assert 20 not in labels
+    assert (labels[:, -1] == -1).all()
+
+
+@every_method
+def test_threads_and_batches_agree(cls, tiny):
+    model = cls().fit(tiny.X, tiny.Y)
+    want = model.predict_topk(tiny.X, 6, threads=1)
+    for threads in (2, 7):
+        for a, b in zip(model.predict_topk(tiny.X, 6, threads=threads), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+    for i in range(0, 300, 13):
+        labels, scores = model.predict_topk(tiny.X[i], 6)
+        np.testing.assert_array_equal(labels[0], want[0][i])
+        np.testing.assert_array_equal(scores[0], want[1][i])
+
+
+@every_method
+def test_labels_by_name(cls, tiny):
+    names = [f"n{i}" for i in range(40)]
+    model = cls().fit(tiny.X, tiny.Y, label_names=names)
+    best = model.predict_topk(tiny.X, 1)[0][:, 0]
+    by_name = model.predict_topk(tiny.X, 1, exclude=[names[best[0]]])[0][:, 0]
+    np.testing.assert_array_equal(by_name, model.predict_topk(tiny.X, 1, exclude=[best[0]])[0][:, 0])
+    assert by_name[0] != best[0]
+    assert set(np.unique(model.predict_topk(tiny.X, 5, include="n3")[0])) == {-1, 3}
+    with pytest.raises(ParamError, match="exclude holds the unknown label 'law'"):
+        model.predict_topk(tiny.X, exclude=["law"])
+    with pytest.raises(ParamError, match="include holds label names, but the model has none"):
+        cls().fit(tiny.X, tiny.Y).predict_topk(tiny.X, include=["n3"])
+
+
+@every_method
+def test_predict_and_score(cls, tiny):
+    model = cls().fit(tiny.X, tiny.Y)
+    labels, _ = model.predict_topk(tiny.X, 3)
+    predicted = model.predict(tiny.X, 3)
+    for i in range(tiny.n_rows):
+        assert sorted(labels[i]) == predicted[i].indices.tolist()
+    metrics = umpteen.evaluate(tiny.Y, labels, k=(1,))
+    assert model.score(tiny.X, tiny.Y) == pytest.approx(metrics["P@1"] / 100)
+
+
+@every_method
+def test_progress_is_told(cls, tiny):
+    told = []
+    cls(labels_per_shard=10).fit(tiny.X, tiny.Y, progress=told.append)
+    assert [p.shards_done for p in told] == [0, 1, 2, 3, 4]
+    assert told[0].done == 0
+    assert told[-1].done == told[-1].total
+
+
+@every_method
+def test_memory_is_stated_and_what_does_not_fit_is_refused(cls, tiny, monkeypatch):
+    monkeypatch.setattr("umpteen.memory.available_memory", lambda: 1000)
+    with pytest.raises(
+        MemoryLimitError, match=r"training would need .* of memory, but 1.0 KB are available; use fewer"
+    ):
+        cls().fit(tiny.X, tiny.Y)
+
+
+@every_method
+def test_the_estimate_bounds_the_model(cls, bibtex, tmp_path):
+    train, _ = bibtex
+    estimate = cls().estimate(train.X, train.Y)
+    cls().fit(train.X, train.Y, tmp_path / "m.model")
+    real = sum(f.stat().st_size for f in (tmp_path / "m.model").rglob("*.npy"))
+    assert real * 0.2 < estimate.model_bytes
+    assert real < estimate.model_bytes + 100_000
+    assert estimate.peak_bytes < 100 * real
+
+
+def test_memory_helpers():
+    assert available_memory() > 1_000_000
+    check_fits(Estimate(0, 0), "")
+    assert [format_bytes(n) for n in (7, 1500, 123_456, 2.5e9, 3e12)] == [
+        "7 B",
+        "1.5 KB",
+        "123 KB",
+        "2.5 GB",
+        "3.0 TB",
+    ]
+
+
+def test_unknown_method():
+    with pytest.raises(ParamError, match="method must be one of centroid.*, but is 'telepathy'"):
+        method_class("telepathy")
+
+
+# --- centroid -------------------------------------------------------------------------------------------------------
+
+
+def test_centroids_are_means_of_rows(tiny):
+    model = umpteen.Centroid(weight_type="float32", labels_per_shard=16).fit(tiny.X, tiny.Y)
+    X, Y = unit_rows(tiny.X).toarray(), tiny.Y.toarray()
+    means = (Y.T @ X) / Y.sum(axis=0)[:, None]
+    got = np.vstack([shard.to_weights()[0].toarray() for shard in model.model_.shards])
+    np.testing.assert_allclose(got, means, rtol=1e-5, atol=1e-7)
+    _, scores = model.predict_topk(tiny.X, 40)
+    np.testing.assert_allclose(scores, -np.sort(-(X @ means.T), axis=1), rtol=1e-4, atol=1e-6)
+
+
+def test_centroid_beats_the_most_frequent_labels_on_bibtex(bibtex):
+    train, test = bibtex
+    model = umpteen.Centroid().fit(train.X, train.Y)
+    labels, _ = model.predict_topk(test.X, 5)
+    metrics = umpteen.evaluate(test.Y, labels, train_Y=train.Y)
+    frequent = np.tile(np.argsort(-train.label_counts(), kind="stable")[:5], (test.n_rows, 1))
+    floor = umpteen.evaluate(test.Y, frequent, train_Y=train.Y)
+    assert metrics["P@1"] > floor["P@1"] + 20
+
+
+@pytest.mark.parametrize("bad", [{"weight_type": "int8"}, {"labels_per_shard": 0}, {"labels_per_shard": 65537}])
+def test_centroid_parameters_are_checked(tiny, bad):
+    (name,) = bad
+    with pytest.raises(ParamError, match=f"{name} must be .*, but is"):
+        umpteen.Centroid(**bad).fit(tiny.X, tiny.Y)

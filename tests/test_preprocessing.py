@@ -1,0 +1,84 @@
+"""What is done to X, recorded with the model, and done again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import umpteen
+from umpteen.data.matrix import as_csr
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.errors import DataError, ParamError
+
+from .reference import unit_rows
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_unit_rows_match_the_slow_twin(tiny, threads):
+    got = Preprocessing(normalize=True).transform(tiny.X, threads=threads)
+    np.testing.assert_array_equal(got.data, unit_rows(tiny.X).data)
+    np.testing.assert_allclose(np.sqrt(got.multiply(got).sum(axis=1)), 1, rtol=1e-6)
+
+
+def test_rows_of_zeros_stay():
+    X = as_csr(sp.csr_matrix(np.array([[0.0, 0.0], [3.0, 4.0]])), "X")
+    X = as_csr(sp.vstack([X, sp.csr_matrix(([0.0], [1], [0, 1]), shape=(1, 2))]), "X")
+    got = Preprocessing(normalize=True).transform(X).toarray()
+    np.testing.assert_array_equal(got, np.array([[0, 0], [0.6, 0.8], [0, 0]], np.float32))
+
+
+def test_a_row_does_not_depend_on_the_rows_around_it(tiny):
+    whole = Preprocessing(normalize=True).transform(tiny.X)
+    for i in (0, 17, 299):
+        alone = Preprocessing(normalize=True).transform(as_csr(tiny.X[i], "X"))
+        np.testing.assert_array_equal(alone.data, whole[i].data)
+
+
+def test_tfidf_agrees_with_scikit_learn():
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    rng = np.random.default_rng(0)
+    counts = as_csr(rng.poisson(0.3, (50, 30)), "X")
+    steps = Preprocessing(tfidf=True, normalize=True).fit(counts)
+    theirs = TfidfTransformer().fit(counts).transform(counts)
+    np.testing.assert_allclose(steps.transform(counts).toarray(), theirs.toarray(), rtol=1e-5)
+    assert counts.data.max() > 1  # the caller's counts are still counts
+
+
+def test_bias_column_is_appended_last(tiny):
+    X = Preprocessing(bias=2.5).append_bias(tiny.X)
+    assert X.shape == (300, 201)
+    np.testing.assert_array_equal(X[:, 200].toarray(), np.full((300, 1), 2.5))
+    assert (X[:, :200] != tiny.X).nnz == 0
+    assert Preprocessing(bias=0).append_bias(tiny.X) is tiny.X
+
+
+def test_nothing_to_do_copies_nothing(tiny):
+    assert Preprocessing(normalize=False).transform(tiny.X) is tiny.X
+
+
+@pytest.mark.parametrize("bias", [-1, np.nan, np.inf])
+def test_bias_is_checked(bias):
+    with pytest.raises(ParamError, match="bias must be a finite number of at least 0, but is"):
+        Preprocessing(bias=bias)
+
+
+def test_negative_counts_are_refused(tiny):
+    steps = Preprocessing(tfidf=True).fit(tiny.X)
+    with pytest.raises(DataError, match="tf-idf needs values of at least 0, but X has -"):
+        steps.transform(-tiny.X)
+    with pytest.raises(DataError, match="tf-idf was counted on other features than these 7"):
+        steps.transform(as_csr(np.ones((1, 7)), "X"))
+
+
+@pytest.mark.parametrize("tfidf", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_preprocessing_is_recorded_and_applied_again(tmp_path, tiny, tfidf, normalize):
+    model = umpteen.Centroid(tfidf=tfidf, normalize=normalize).fit(tiny.X, tiny.Y, tmp_path / "m")
+    loaded = umpteen.load(tmp_path / "m")
+    assert loaded.preprocessing_.to_json() == {"tfidf": tfidf, "normalize": normalize, "bias": 0.0}
+    steps = Preprocessing(tfidf=tfidf, normalize=normalize).fit(tiny.X)
+    by_hand = model.model_.predict_topk(steps.transform(tiny.X), 5)
+    for a, b in zip(loaded.predict_topk(tiny.X, 5), by_hand, strict=True):
+        np.testing.assert_array_equal(a, b)
