@@ -1,0 +1,63 @@
+"""umpteen evaluate"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from umpteen.cli.options import (
+    FormatOption,
+    LabelsOption,
+    ModelArgument,
+    OneBasedOption,
+    ThreadsOption,
+    read_for_model,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from umpteen.evaluation.metrics import Metrics
+
+_KS = (1, 3, 5)
+
+
+def command(
+    model: ModelArgument,
+    test: Annotated[Path, typer.Argument(metavar="TEST", help="Data with the right labels.")],
+    json: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Also write all metrics as JSON; - is standard output."),
+    ] = None,
+    a: Annotated[float | None, typer.Option("--A", help="Propensity constant A; by default 0.55.")] = None,
+    b: Annotated[float | None, typer.Option("--B", help="Propensity constant B; by default 1.5.")] = None,
+    threads: ThreadsOption = None,
+    labels: LabelsOption = None,
+    format: FormatOption = None,
+    one_based: OneBasedOption = None,
+) -> None:
+    """Score a model on data whose labels are known: P@k, nDCG@k, PSP@k and more, in percent.
+
+    umpteen evaluate eurlex.model test.txt.xz --json metrics.json
+    """
+    from umpteen.methods import load
+
+    constants = {key: value for key, value in (("A", a), ("B", b)) if value is not None}
+    metrics = evaluate_file(
+        load(model), test, format=format, labels=labels, one_based=one_based, threads=threads, **constants
+    )
+    if json != "-":
+        typer.echo(str(metrics))
+    if json is not None:
+        write_json(json, metrics.as_dict())
+
+
+def evaluate_file(model: Any, path: Path, *, threads: int | None, **options: Any) -> Metrics:
+    """Metrics of a model on a data file; label frequencies are those of its own training data."""
+    from umpteen.evaluation.metrics import evaluate
+
+    constants = {key: options.pop(key) for key in ("A", "B") if key in options}
+    data = read_for_model(model, path, threads=threads, **options)
+    labels, _ = model.predict_topk(data.X, max(_KS), threads=threads)
+    return evaluate(data.Y, labels, model.train_counts_, k=_KS, threads=threads, **constants)

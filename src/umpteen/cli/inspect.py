@@ -1,0 +1,77 @@
+"""umpteen inspect"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from umpteen.cli.facts import data_facts, describe_data
+from umpteen.cli.options import (
+    FormatOption,
+    LabelsOption,
+    OneBasedOption,
+    ThreadsOption,
+    read_data,
+    write_json,
+)
+
+
+def command(
+    path: Annotated[Path, typer.Argument(metavar="DIR|FILE", help="A model directory or a data file.")],
+    json: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write the facts as JSON; - is standard output."),
+    ] = None,
+    checksums: Annotated[
+        bool, typer.Option("--checksums", help="Also compare every byte of a model with its checksums.")
+    ] = False,
+    threads: ThreadsOption = None,
+    labels: LabelsOption = None,
+    format: FormatOption = None,
+    one_based: OneBasedOption = None,
+) -> None:
+    """Say what is in a model or a data file.
+
+    umpteen inspect eurlex.model
+
+    umpteen inspect train.txt.xz
+    """
+    if path.is_dir():
+        facts = model_facts(path, checksums)
+        text = "\n".join(f"{key:20} {_show(value)}" for key, value in facts.items())
+    else:
+        data = read_data(path, format=format, labels=labels, one_based=one_based, threads=threads)
+        facts = data_facts(data)
+        text = describe_data(data)
+    if json != "-":
+        typer.echo(text)
+    if json is not None:
+        write_json(json, facts)
+
+
+def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
+    """What the manifest and the shards of a model say; of an unfinished one, how far it came."""
+    from umpteen.methods import load
+    from umpteen.models.store import ModelReader, read_manifest
+
+    manifest = read_manifest(path)
+    keys = ("method", "params", "n_train_rows", "n_features", "n_labels", "preprocessing", "umpteen_version")
+    facts = {key: manifest.get(key) for key in ("format_version", "complete", *keys)}
+    if not manifest["complete"]:
+        done = sum((path / name).exists() for name in manifest["planned"])
+        return facts | {"shards_done": done, "shards_planned": len(manifest["planned"])}
+    model = load(path, checksums=checksums)
+    reader = ModelReader(path)
+    facts |= {"shards": len(reader.shard_names), "bytes": reader.n_bytes(), **model.model_.describe()}
+    facts["label_names"] = model.label_names_ is not None
+    if checksums:
+        facts["checksums"] = "all right"
+    return facts
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items())
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,52 @@
+"""The command line. One file per command; each turns its options into the call a Python user would write."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from umpteen.cli import evaluate, inspect, predict, synthetic, train
+from umpteen.errors import UmpteenError
+
+app = typer.Typer(
+    name="umpteen",
+    help="Tag anything with umpteen labels: extreme multi-label classification.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (train, predict, evaluate, inspect, synthetic):
+    app.command(name=module.__name__.rsplit(".", 1)[1])(module.command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    if version:
+        from umpteen import __version__
+
+        typer.echo(f"umpteen {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point: errors made on purpose are one line on standard error and exit code 1."""
+    try:
+        app()
+    except UmpteenError as error:
+        _fail(str(error))
+    except BrokenPipeError:
+        # The reader of our output left, as `head` does; closing quietly is what it expects.
+        sys.stderr.close()
+        sys.exit(1)
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"error: {message}", err=True)
+    sys.exit(1)

@@ -1,0 +1,88 @@
+"""Options that several commands share, so that they are named and explained once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from umpteen.errors import ParamError
+
+if TYPE_CHECKING:
+    from umpteen.data.dataset import Dataset
+
+_DATA = "Data file"
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", help="xc, svmlight or npz; by default from the name.", rich_help_panel=_DATA),
+]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option("--labels", help="File with the labels, where they are apart.", rich_help_panel=_DATA),
+]
+OneBasedOption = Annotated[
+    bool | None,
+    typer.Option("--one-based/--zero-based", help="Whether ids in text files count from 1.", rich_help_panel=_DATA),
+]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads to use; by default all cores.")]
+TopKOption = Annotated[int, typer.Option("--top-k", help="Labels per row.", min=1)]
+ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.")]
+
+
+def read_data(
+    path: Path,
+    *,
+    format: str | None,
+    labels: Path | None,
+    one_based: bool | None,
+    threads: int | None = None,
+    **sizes: Any,
+) -> Dataset:
+    """The data file a command names, with only those options its format knows."""
+    from umpteen.data.reading import format_of, read
+
+    chosen = format_of(path) if format is None else format
+    options: dict[str, Any] = {}
+    if labels is not None:
+        if chosen == "svmlight":
+            raise ParamError("--labels does not go with svmlight files, which hold their labels")
+        options["labels"] = labels
+    if chosen != "npz":
+        options |= {"threads": threads, **sizes}
+    if one_based is not None:
+        if chosen == "npz":
+            raise ParamError("--one-based and --zero-based are for text files, not for .npz")
+        options["one_based"] = one_based
+    return read(path, format=chosen, **options)
+
+
+def read_for_model(model: Any, path: Path, **options: Any) -> Dataset:
+    """A data file to predict on: it may lack features and labels the model knows, but not bring others."""
+    return read_data(path, n_features=model.n_features_in_, n_labels=model.n_labels_, **options)
+
+
+def parse_settings(settings: list[str]) -> dict[str, Any]:
+    """`name=value` pairs; a value is JSON where it can be (0.5, true, null), else text."""
+    parsed: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise ParamError(f"--set takes name=value, but was given {setting!r}")
+        try:
+            parsed[name] = json.loads(value)
+        except ValueError:
+            parsed[name] = {"True": True, "False": False, "None": None}.get(value, value)
+    return parsed
+
+
+def write_json(target: str, value: Any) -> None:
+    """JSON to a file, or to standard output for "-"."""
+    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    if target == "-":
+        typer.echo(text, nl=False)
+    else:
+        from umpteen.data.files import write_bytes
+
+        write_bytes(target, [text.encode()])

@@ -1,0 +1,104 @@
+"""umpteen predict"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from umpteen.cli.options import (
+    FormatOption,
+    ModelArgument,
+    OneBasedOption,
+    ThreadsOption,
+    TopKOption,
+    read_for_model,
+)
+
+
+def command(
+    model: ModelArgument,
+    input: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Rows to label; labels in the file are not looked at.")
+    ],
+    top_k: TopKOption = 5,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="Where to write: .jsonl gives JSON lines with names, .npz a sparse matrix of scores, anything else "
+            "lines of label:score; - is standard output.",
+        ),
+    ] = "-",
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", help="A label, by id or name, never to give; repeatable.")
+    ] = None,
+    include: Annotated[
+        list[str] | None, typer.Option("--include", help="Give only such labels, by id or name; repeatable.")
+    ] = None,
+    threads: ThreadsOption = None,
+    format: FormatOption = None,
+    one_based: OneBasedOption = None,
+) -> None:
+    """Write the best labels of each row, best first.
+
+    umpteen predict eurlex.model test.txt.xz --top-k 5 --output labels.jsonl
+    """
+    from umpteen.data.files import write_bytes
+    from umpteen.methods import load
+
+    loaded = load(model)
+    data = read_for_model(loaded, input, format=format, labels=None, one_based=one_based, threads=threads)
+    labels, scores = loaded.predict_topk(
+        data.X, top_k, exclude=_labels(loaded, exclude), include=_labels(loaded, include), threads=threads
+    )
+    if output.endswith(".npz"):
+        _write_matrix(output, labels, scores, loaded.n_labels_)
+        return
+    names = loaded.label_names_
+    is_json = ".jsonl" in Path(output).suffixes
+    lines = _json_lines(labels, scores, names) if is_json else _text_lines(labels, scores)
+    if output == "-":
+        for line in lines:
+            typer.echo(line, nl=False)
+    else:
+        write_bytes(output, lines)
+
+
+def _labels(model: Any, given: list[str] | None) -> list[Any] | None:
+    """Names stay names; anything else that is a number is an id."""
+    if not given:
+        return None
+    known = model._ids_by_name
+    return [known[label] if label in known else int(label) if label.isdigit() else label for label in given]
+
+
+def _text_lines(labels: Any, scores: Any) -> Iterator[bytes]:
+    for ids, values in zip(labels.tolist(), scores.tolist(), strict=True):
+        cells = (f"{label}:{score:.6g}" for label, score in zip(ids, values, strict=True) if label >= 0)
+        yield (" ".join(cells) + "\n").encode()
+
+
+def _json_lines(labels: Any, scores: Any, names: Any) -> Iterator[bytes]:
+    for ids, values in zip(labels.tolist(), scores.tolist(), strict=True):
+        kept = [(label, score) for label, score in zip(ids, values, strict=True) if label >= 0]
+        row: dict[str, Any] = {"labels": [label for label, _ in kept], "scores": [score for _, score in kept]}
+        if names is not None:
+            row["names"] = [names[label] for label, _ in kept]
+        yield (json.dumps(row, ensure_ascii=False) + "\n").encode()
+
+
+def _write_matrix(output: str, labels: Any, scores: Any, n_labels: int) -> None:
+    import numpy as np
+    import scipy.sparse as sp
+
+    from umpteen.data.files import atomic_path
+
+    rows, ranks = np.nonzero(labels >= 0)
+    matrix = sp.csr_matrix((scores[rows, ranks], (rows, labels[rows, ranks])), shape=(len(labels), n_labels))
+    with atomic_path(output) as temporary, temporary.open("wb") as file:
+        sp.save_npz(file, matrix)

@@ -1,0 +1,295 @@
+"""The command line: options and JSON keys scripts depend on, messages, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+import umpteen
+from umpteen.cli.main import app, main
+
+UMPTEEN = [sys.executable, "-c", "from umpteen.cli.main import main; main()"]
+
+
+def run(*args, code=0):
+    """The command in this process; its output."""
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    if isinstance(result.exception, umpteen.errors.UmpteenError) and code == 0:
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def fails(capsys, monkeypatch, *args):
+    """The command as the shell runs it: exit code and what stands on standard error."""
+    monkeypatch.setattr(sys, "argv", ["umpteen", *map(str, args)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code, capsys.readouterr().err
+
+
+@pytest.fixture
+def files(tmp_path):
+    folder = tmp_path / "data"
+    run("synthetic", folder, "--like", "bibtex", "--scale", "0.1", "--seed", "3")
+    return folder / "train.txt", folder / "test.txt"
+
+
+@pytest.fixture
+def model(tmp_path, files):
+    run("train", files[0], "--method", "centroid", "--model", tmp_path / "m.model")
+    return tmp_path / "m.model"
+
+
+def test_help_is_quick_and_worth_reading():
+    best = 10.0
+    for _ in range(3):
+        started = time.perf_counter()
+        out = subprocess.run([*UMPTEEN, "--help"], capture_output=True, text=True, check=True).stdout
+        best = min(best, time.perf_counter() - started)
+    assert best < 0.5
+    for command in ("train", "predict", "evaluate", "inspect"):
+        assert command in out
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("train", ["--method", "--model", "--set", "--valid", "--threads", "--seed", "--engine", "--resume"]),
+        ("predict", ["--top-k", "--output"]),
+        ("evaluate", ["--json"]),
+        ("inspect", []),
+    ],
+)
+def test_options_are_those_of_the_design(command, options):
+    out = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
+    for option in options:
+        assert option in out
+    assert f"umpteen {command}" in out  # an example of use
+
+
+def test_version():
+    assert run("--version") == f"umpteen {umpteen.__version__}\n"
+
+
+def test_train_says_what_it_reads_estimates_and_writes(tmp_path, files):
+    out = run("train", files[0], "--method", "centroid", "--model", tmp_path / "m.model", "--valid", files[1])
+    assert re.search(r"488 rows × 184 features × 16 labels", out)
+    assert re.search(r"per row [\d.]+ features and [\d.]+ labels; per label", out)
+    assert re.search(r"estimate   at most .* of memory \(.* are free\), model at most", out)
+    assert re.search(rf"model      {tmp_path / 'm.model'} \(.*B, 1 shards, [\d.]+ s\)", out)
+    assert re.search(r"^P +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d$", out, re.M)
+    assert re.search(r"propensities: A=0.55, B=1.5", out)
+
+
+def test_set_reaches_the_method(tmp_path, files):
+    run("train", files[0], "--model", tmp_path / "m", "--set", "tfidf=true", "--set", "weight_type=float32")
+    params = umpteen.load(tmp_path / "m").get_params()
+    assert params["tfidf"] is True
+    assert params["weight_type"] == "float32"
+
+
+def test_evaluate_gives_the_documented_json(tmp_path, files, model):
+    run("evaluate", model, files[1], "--json", tmp_path / "out.json")
+    metrics = json.loads((tmp_path / "out.json").read_text())
+    for name in ("P", "nDCG", "PSP", "PSnDCG", "recall", "macroF1", "microF1", "coverage"):
+        for k in (1, 3, 5):
+            assert 0 <= metrics[f"{name}@{k}"] <= 100
+    assert metrics["propensity"] == {"A": 0.55, "B": 1.5}
+    assert json.loads(run("evaluate", model, files[1], "--json", "-")) == metrics
+    train, test = (umpteen.read_xc(file) for file in files)
+    labels, _ = umpteen.load(model).predict_topk(test.X, 5)
+    by_hand = umpteen.evaluate(test.Y, labels, train_Y=train.Y)
+    assert {key: metrics[key] for key in by_hand} == dict(by_hand)
+    other = json.loads(run("evaluate", model, files[1], "--json", "-", "--A", "0.6", "--B", "2.6"))
+    assert other["PSP@1"] != metrics["PSP@1"]
+    assert other["P@1"] == metrics["P@1"]
+
+
+def test_predict_writes_text_json_lines_and_matrices(tmp_path, files, model):
+    test = umpteen.read_xc(files[1])
+    labels, scores = umpteen.load(model).predict_topk(test.X, 3)
+    text = run("predict", model, files[1], "--top-k", "3")
+    assert text.count("\n") == test.n_rows
+    first = [cell.split(":") for cell in text.splitlines()[0].split()]
+    assert [int(label) for label, _ in first] == labels[0].tolist()
+    assert [float(score) for _, score in first] == pytest.approx(scores[0].tolist(), rel=1e-5)
+    run("predict", model, files[1], "--top-k", "3", "--output", tmp_path / "p.txt.gz")
+    run("predict", model, files[1], "--top-k", "3", "--output", tmp_path / "p.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [row["labels"] for row in rows] == labels.tolist()
+    run("predict", model, files[1], "--top-k", "3", "--output", tmp_path / "p.npz")
+    matrix = sp.load_npz(tmp_path / "p.npz")
+    assert matrix.shape == test.Y.shape
+    np.testing.assert_array_equal(matrix[0].indices[np.argsort(-matrix[0].data)], labels[0])
+
+
+def test_label_names_and_filters(tmp_path, files):
+    names = tmp_path / "names.txt"
+    names.write_text("".join(f"thing {i}\n" for i in range(16)))
+    run("train", files[0], "--model", tmp_path / "m", "--label-names", names)
+    out = tmp_path / "p.jsonl"
+    run("predict", tmp_path / "m", files[1], "--exclude", "thing 0", "--exclude", "1", "--output", out)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert all(row["names"] == [f"thing {label}" for label in row["labels"]] for row in rows)
+    assert not {0, 1} & {label for row in rows for label in row["labels"]}
+    run("predict", tmp_path / "m", files[1], "--include", "thing 3", "--output", out)
+    assert {tuple(json.loads(line)["labels"]) for line in out.read_text().splitlines()} == {(3,)}
+
+
+def test_inspect_model_and_data(files, model):
+    out = run("inspect", model, "--checksums")
+    for fact in ("centroid", "n_labels             16", "trained_labels", "float16", "all right"):
+        assert fact in out
+    facts = json.loads(run("inspect", model, "--json", "-"))
+    assert facts["method"] == "centroid"
+    assert facts["params"]["normalize"] is True
+    assert "488 rows × 184 features × 16 labels" in run("inspect", files[0])
+    assert json.loads(run("inspect", files[0], "--json", "-"))["n_rows"] == 488
+
+
+def test_other_formats(tmp_path, files):
+    data = umpteen.read_xc(files[0])
+    umpteen.write_npz(data, tmp_path / "d.npz")
+    umpteen.write_npz(data, tmp_path / "X.npz", labels=tmp_path / "Y.npz")
+    umpteen.write_svmlight(data, tmp_path / "d.svm")
+    umpteen.write_xc(data, tmp_path / "one.txt", one_based=True)
+    for name, *options in [
+        ("d.npz",), ("X.npz", "--labels", tmp_path / "Y.npz"), ("d.svm",), ("one.txt", "--one-based"),
+        ("d.svm", "--format", "svmlight", "--one-based"),
+    ]:  # fmt: skip
+        assert json.loads(run("inspect", tmp_path / name, "--json", "-", *options))["n_rows"] == 488
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["train", "nowhere.txt"], 1, r"error: nowhere\.txt: No such file or directory"),
+        (
+            ["train", "{train}", "--method", "telepathy"],
+            1,
+            "error: method must be one of centroid.*, but is 'telepathy'",
+        ),
+        (
+            ["train", "{train}", "--set", "colour=1"],
+            1,
+            "error: centroid has no parameter 'colour'; its parameters are",
+        ),
+        (["train", "{train}", "--set", "tfidf"], 1, "error: --set takes name=value, but was given 'tfidf'"),
+        (["train", "{train}", "--seed", "1"], 1, "error: centroid has no parameter 'seed'"),
+        (["train", "{train}", "--engine", "slurm"], 1, "error: engine must be one of local, but is 'slurm'"),
+        (["train", "{train}", "--model", "{model}"], 1, "error: .*a finished model is already there"),
+        (["train", "{train}", "--colour"], 2, "No such option"),
+        (["evaluate", "{train}", "{train}"], 1, "error: .*holds no manifest.json"),
+        (["evaluate", "nowhere", "{train}"], 1, "error: nowhere: there is no such model directory"),
+        (
+            ["evaluate", "{model}", "{bad}"],
+            1,
+            r"error: .*bad\.txt:2: feature id 9999 is out of range; there are 184",
+        ),
+        (["predict", "{model}", "{train}", "--top-k", "0"], 2, "top-k"),
+        (["predict", "{model}", "{train}", "--exclude", "law"], 1, "error: exclude"),
+        (["inspect", "{bad}", "--format", "arff"], 1, "error: format must be one of xc, svmlight, npz"),
+        (["inspect", "{train}.svm", "--labels", "{train}"], 1, "--labels does not go with svmlight"),
+        (["inspect", "x.npz", "--one-based"], 1, "are for text files, not for .npz"),
+    ],
+)
+def test_errors_are_one_line_and_an_exit_code(capsys, monkeypatch, tmp_path, files, model, args, code, message):
+    (tmp_path / "bad.txt").write_text("1 10000 16\n0 9999:1\n")
+    places = {"train": files[0], "model": model, "bad": tmp_path / "bad.txt"}
+    monkeypatch.chdir(tmp_path)
+    got, err = fails(capsys, monkeypatch, *(arg.format(**places) for arg in args))
+    assert got == code
+    assert re.search(message, err), err
+    if code == 1:
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+
+
+def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):
+    done = subprocess.run(
+        [*UMPTEEN, "train", files[0], "--model", tmp_path / "quiet"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+
+
+def test_a_progress_bar_with_an_estimate_at_a_terminal(tmp_path, files):
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*UMPTEEN, "train", files[0], "--model", str(tmp_path / "m"), "--set", "labels_per_shard=1"],
+        stdout=subprocess.PIPE, stderr=child, env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+    )  # fmt: skip
+    os.close(child)
+    shown = b""
+    try:
+        while chunk := os.read(parent, 4096):
+            shown += chunk
+    except OSError:
+        pass  # the terminal is gone with the process
+    process.communicate()
+    os.close(parent)
+    assert process.returncode == 0
+    assert b"training centroid" in shown
+    assert b"16/16" in shown
+    assert b"left" in shown
+
+
+def test_interrupt_says_how_to_resume_and_resume_works(tmp_path, files):
+    code = (
+        "import time, umpteen\n"
+        "original = umpteen.Centroid.train_labels\n"
+        "def slow(self, *args):\n    time.sleep(0.1)\n    return original(self, *args)\n"
+        "umpteen.Centroid.train_labels = slow\n"
+        "from umpteen.cli.main import main\nmain()"
+    )
+    args = [
+        "train",
+        str(files[0]),
+        "--model",
+        str(tmp_path / "m"),
+        "--set",
+        "labels_per_shard=1",
+        "--threads",
+        "1",
+    ]
+    process = subprocess.Popen([sys.executable, "-c", code, *args], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while not list((tmp_path / "m").glob("shard-*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.strip() == f"interrupted; finished shards are kept in {tmp_path / 'm'}: run again with --resume"
+    facts = json.loads(run("inspect", tmp_path / "m", "--json", "-"))
+    assert 0 < facts["shards_done"] < facts["shards_planned"] == 16
+    with pytest.raises(umpteen.errors.ModelExistsError, match="an unfinished model is there; resume"):
+        run(*args)
+    assert "16 shards" in run(*args, "--resume")
+
+
+def test_output_to_a_reader_that_leaves(files, model):
+    command = " ".join(f"'{part}'" for part in [*UMPTEEN, "predict", model, files[1]])
+    done = subprocess.run(["bash", "-c", f"{command} | head -n 1"], capture_output=True, text=True)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_synthetic_data_is_the_same_for_the_same_seed(tmp_path):
+    for name in ("a", "b"):
+        run("synthetic", tmp_path / name, "--like", "bibtex", "--scale", "0.05", "--seed", "1")
+    for part in ("train.txt", "test.txt"):
+        assert (tmp_path / "a" / part).read_bytes() == (tmp_path / "b" / part).read_bytes()

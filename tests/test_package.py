@@ -1,0 +1,86 @@
+"""The package as a whole: light to import, its names, its types, its examples."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.metadata
+import importlib.resources
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import umpteen
+
+MODULES = [m.name for m in pkgutil.walk_packages(umpteen.__path__, "umpteen.") if not m.name.endswith("_native")]
+
+
+def test_import_is_light():
+    """`import umpteen` brings in nothing but itself: not even numpy."""
+    code = "import sys; before = set(sys.modules); import umpteen; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {
+        "numpy",
+        "scipy",
+        "sklearn",
+        "ray",
+        "fastapi",
+        "matplotlib",
+        "optuna",
+        "typer",
+        "rich",
+        "zstandard",
+    }
+    assert not heavy & {name.split(".")[0] for name in loaded}
+
+
+def test_using_it_needs_no_optional_package():
+    code = (
+        "import sys, umpteen; d = umpteen.make_synthetic(50, 30, 5); m = umpteen.Centroid().fit(d.X, d.Y);"
+        "umpteen.evaluate(d.Y, m.predict_topk(d.X)[0], d.Y); print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"sklearn", "ray", "fastapi", "matplotlib", "optuna", "typer"} & set(loaded)
+
+
+def test_import_takes_no_time():
+    code = "import time; t = time.perf_counter(); import umpteen; print(time.perf_counter() - t)"
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(times) < 0.2
+
+
+def test_public_names_exist_and_are_listed():
+    for name in umpteen.__all__:
+        assert getattr(umpteen, name) is not None
+    assert set(umpteen.__all__) <= set(dir(umpteen))
+    with pytest.raises(AttributeError, match="module 'umpteen' has no attribute 'telepathy'"):
+        _ = umpteen.telepathy
+
+
+def test_public_names_live_where_they_say():
+    for name, home in umpteen._HOMES.items():
+        assert getattr(importlib.import_module(home), name).__module__ == home
+
+
+def test_version_is_said_once():
+    assert importlib.metadata.version("umpteen") == umpteen.__version__
+
+
+def test_typed_with_a_stub_for_the_native_module():
+    files = importlib.resources.files("umpteen")
+    assert (files / "py.typed").is_file()
+    stub = (files / "_native.pyi").read_text()
+    for name in ("parse_text", "LinearScorer", "find_hits", "parallel_for", "normalize_rows"):
+        assert name in stub
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_run(name):
+    module = importlib.import_module(name)
+    assert module.__doc__ or name.endswith("__init__") or not (getattr(module, "__file__", "") or "").endswith(".py")
+    assert doctest.testmod(module).failed == 0
