@@ -34,12 +34,23 @@ def score_row(shard: Any, indices: Any, data: Any, begin: int, end: int, fused: 
         x = np.float32(data[j] * np.float32(shard.scale))
         run = slice(int(shard.indptr[indices[j]]), int(shard.indptr[indices[j] + 1]))
         w = shard.weights[run].astype(np.float32)
-        at = shard.labels[run].astype(np.int64)
+        at = labels_of(shard, indices[j])
         if fused:
             acc[at] = (w.astype(np.float64) * np.float64(x) + acc[at].astype(np.float64)).astype(np.float32)
         else:
             acc[at] = (w * x).astype(np.float32) + acc[at]
     return acc
+
+
+def labels_of(shard: Any, feature: int) -> NDArray[np.int64]:
+    """Twin of unpack_positions, for one feature: which labels its weights belong to."""
+    positions = shard.positions[int(shard.position_ptr[feature]) : int(shard.position_ptr[feature + 1])]
+    nnz = int(shard.indptr[feature + 1]) - int(shard.indptr[feature])
+    if nnz < -(-len(shard.label_ids) // 16):
+        return positions.astype(np.int64)
+    return np.array(
+        [16 * c + b for c, mask in enumerate(positions) for b in range(16) if int(mask) >> b & 1], np.int64
+    )
 
 
 def unit_rows(X: Any) -> Any:

@@ -60,8 +60,9 @@ def test_matches_the_slow_twin_label_for_label(simd, weight_type, dyadic):
 
 
 @pytest.mark.parametrize("n_labels", [1, 15, 16, 17, 511, 512, 513, 3000])
-def test_sizes_around_tiles_and_registers(simd, n_labels):
-    model = random_model(n_labels, n_labels=n_labels, n_shards=1, density=0.05, dyadic=True)
+@pytest.mark.parametrize("density", [0.05, 0.5])
+def test_sizes_around_tiles_and_registers(simd, n_labels, density):
+    model = random_model(n_labels, n_labels=n_labels, n_shards=1, density=density, dyadic=True)
     X = random_rows(2, n_rows=33, dyadic=True)
     labels, scores = model.predict_topk(X, 5)
     want_labels, want_scores = reference.topk(model.shards, X, 5, n_labels, fused=False)
@@ -153,13 +154,27 @@ def test_float16_keeps_eleven_bits_whatever_the_size_of_the_weights(size, seed):
 
 
 @pytest.mark.parametrize("weight_type", ["float16", "float32"])
-def test_packing_round_trips(weight_type):
-    model = random_model(13, weight_type=weight_type)
+@pytest.mark.parametrize("density", [0.02, 0.2, 0.9])
+def test_packing_round_trips(weight_type, density):
+    model = random_model(13, weight_type=weight_type, density=density)
     for shard in model.shards:
         W, bias = shard.to_weights()
         again = LinearShard.from_weights(W, bias, shard.label_ids, weight_type)
-        for name in ("indptr", "labels", "weights", "bias", "label_ids"):
+        for name in ("indptr", "position_ptr", "positions", "weights", "bias", "label_ids"):
             np.testing.assert_array_equal(getattr(again, name), getattr(shard, name))
+
+
+def test_positions_are_lists_or_masks_whichever_is_shorter():
+    rng = np.random.default_rng(0)
+    density = np.array([0.0, 0.01, 0.05, 0.0625, 0.07, 0.5, 1.0])
+    W = sp.csr_matrix((rng.random((100, 7)) < density).astype(np.float32))
+    shard = LinearShard.from_weights(W, np.zeros(100), np.arange(100))
+    nnz = np.diff(shard.indptr.astype(int))
+    np.testing.assert_array_equal(np.diff(shard.position_ptr.astype(int)), np.minimum(nnz, 7))
+    assert min(nnz) == 0
+    assert max(nnz) == 100
+    for feature in range(7):
+        np.testing.assert_array_equal(reference.labels_of(shard, feature), np.flatnonzero(W[:, feature].toarray()))
 
 
 def test_half_precision_is_decoded_right(simd):
@@ -169,14 +184,12 @@ def test_half_precision_is_decoded_right(simd):
     halves = halves[keep]
     for begin in range(0, len(halves), 2_000):
         part = halves[begin : begin + 2_000]
-        shard = LinearShard(
-            indptr=np.array([0, len(part)], np.uint32),
-            labels=np.arange(len(part), dtype=np.uint16),
-            weights=part,
-            bias=np.zeros(len(part), np.float32),
-            label_ids=np.arange(len(part), dtype=np.int32),
-            scale=1.0,
-        )
+        ids = np.arange(len(part), dtype=np.int32)
+        indptr = np.array([0, len(part)], np.uint32)
+        position_ptr, positions = _native.pack_positions(indptr, ids, len(part))
+        padded = np.append(part, np.zeros(_native.WEIGHT_PADDING, np.float16))
+        bias = np.zeros(len(part), np.float32)
+        shard = LinearShard(indptr, position_ptr, positions, padded, bias, ids, 1.0)
         model = LinearModel([shard], 1, len(part))
         for n_rows in (1, 16):
             labels, scores = model.predict_topk(as_csr(np.ones((n_rows, 1)), "X"), len(part))
@@ -200,7 +213,9 @@ CORRUPT = {
     "bias_short": ("bias", lambda a: a[:-1]),
     "weights_short": ("weights", lambda a: a[:-1]),
     "weights_type": ("weights", lambda a: a.astype(np.float64)),
-    "labels_type": ("labels", lambda a: a.astype(np.int64)),
+    "positions_type": ("positions", lambda a: a.astype(np.int64)),
+    "positions_short": ("positions", lambda a: a[:-1]),
+    "position_ptr": ("position_ptr", lambda a: np.append(a[:-1], a[-1] + np.uint32(1))),
 }
 
 
@@ -208,7 +223,9 @@ CORRUPT = {
 def test_corrupt_shards_are_refused(case):
     shard = random_model(14, n_shards=1).shards[0]
     name, change = CORRUPT[case]
-    fields = {n: getattr(shard, n) for n in ("indptr", "labels", "weights", "bias", "label_ids", "scale")}
+    fields = {
+        n: getattr(shard, n) for n in ("indptr", "position_ptr", "positions", "weights", "bias", "label_ids", "scale")
+    }
     fields[name] = np.ascontiguousarray(change(fields[name]))
     with pytest.raises(ModelCorruptError, match="a linear shard is not usable"):
         LinearModel([LinearShard(**fields)], 90, 700)
@@ -221,14 +238,16 @@ def test_a_label_in_two_shards_is_refused():
 
 
 @pytest.mark.parametrize("n_rows", [1, 32])
-def test_any_bytes_for_labels_and_weights_are_memory_safe(simd, n_rows):
+@pytest.mark.parametrize("density", [0.05, 0.3])
+def test_any_bytes_for_positions_and_weights_are_memory_safe(simd, n_rows, density):
     """What a flipped byte can do when checksums are not asked for: wrong scores, never a crash."""
     rng = np.random.default_rng(16)
-    shard = random_model(17, n_shards=1, n_labels=3000, density=0.05).shards[0]
+    shard = random_model(17, n_shards=1, n_labels=3000, density=density).shards[0]
     for _ in range(20):
-        labels = rng.integers(0, 65536, len(shard.labels)).astype(np.uint16)
+        positions = rng.integers(0, 65536, len(shard.positions)).astype(np.uint16)
         weights = rng.integers(0, 65536, len(shard.weights)).astype(np.uint16).view(np.float16)
-        broken = LinearShard(shard.indptr, labels, weights, shard.bias, shard.label_ids, shard.scale)
+        fixed = (shard.bias, shard.label_ids, shard.scale)
+        broken = LinearShard(shard.indptr, shard.position_ptr, positions, weights, *fixed)
         found, _ = LinearModel([broken], 90, 3000).predict_topk(random_rows(18, n_rows=n_rows), 5)
         assert ((found >= -1) & (found < 3000)).all()
 

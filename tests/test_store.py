@@ -58,13 +58,14 @@ def test_directory_is_manifest_and_plain_arrays(model_dir):
     for name in files:
         if name.endswith(".npy"):
             np.load(model_dir / name, mmap_mode="r", allow_pickle=False)
-    assert files["shard-00000/labels.npy"][:6] == b"\x93NUMPY"
+    assert files["shard-00000/positions.npy"][:6] == b"\x93NUMPY"
 
 
 def test_indices_are_narrow_and_weights_have_16_bits(model_dir):
     part = ModelReader(model_dir).part("shard-00000")
     assert {name: array.dtype.name for name, array in part.arrays.items()} == {
-        "indptr": "uint32", "labels": "uint16", "weights": "float16", "bias": "float32", "label_ids": "int32",
+        "indptr": "uint32", "position_ptr": "uint32", "positions": "uint16", "weights": "float16", "bias": "float32",
+        "label_ids": "int32",
     }  # fmt: skip
 
 
@@ -269,18 +270,18 @@ def test_no_disk_space(small_disk, tmp_path, bibtex):
     kept = (small_disk / "kept.txt").read_bytes()
     path = small_disk / "big.model"
     with pytest.raises(umpteen.errors.ShardError, match="No space left on device.*what was finished before is kept"):
-        umpteen.Centroid(labels_per_shard=10).fit(train.X, train.Y, path)
+        umpteen.Centroid(labels_per_shard=10, weight_type="float32").fit(train.X, train.Y, path)
     assert (small_disk / "kept.txt").read_bytes() == kept
     assert not list(path.glob(".tmp-*"))  # half-written shards are cleaned up
     finished = list(path.glob("shard-*"))
     assert 0 < len(finished) < 16
     # Room is made (the directory moves to a larger disk): the run goes on where it stopped.
     subprocess.run(["cp", "-r", str(path), str(tmp_path / "moved.model")], check=True)
-    umpteen.Centroid(labels_per_shard=10).fit(train.X, train.Y, tmp_path / "moved.model")
+    umpteen.Centroid(labels_per_shard=10, weight_type="float32").fit(train.X, train.Y, tmp_path / "moved.model")
     with pytest.raises(OSError, match="No space left on device"):
         umpteen.write_xc(train, small_disk / "kept.txt")
     assert (small_disk / "kept.txt").read_bytes() == kept
-    model = umpteen.Centroid().fit(train.X, train.Y)
+    model = umpteen.Centroid(weight_type="float32").fit(train.X, train.Y)
     with pytest.raises(ModelError, match="No space left on device"):
         model.save(small_disk / "saved.model")
     assert not (small_disk / "saved.model").exists()
@@ -315,8 +316,8 @@ def test_an_unknown_format_version_is_refused(model_dir, version):
 
 
 def test_missing_parts(model_dir):
-    (model_dir / "shard-00002" / "labels.npy").unlink()
-    with pytest.raises(ModelMissingError, match=r"shard-00002/labels\.npy: this part of the model is missing"):
+    (model_dir / "shard-00002" / "positions.npy").unlink()
+    with pytest.raises(ModelMissingError, match=r"shard-00002/positions\.npy: this part of the model is missing"):
         umpteen.load(model_dir)
 
 

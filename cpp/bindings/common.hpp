@@ -46,15 +46,14 @@ std::unique_ptr<T[]> make_array(std::int64_t size) {
 }
 
 /// A view of SciPy's arrays. Throws where a kernel would read out of bounds; costs one pass over the indices.
-inline CsrView view_csr(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices,
-                        const float* data, std::int64_t n_cols) {
+inline CsrView view_csr(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices, const float* data,
+                        std::int64_t n_cols) {
   if (indptr.size() == 0) throw std::invalid_argument("a CSR matrix's indptr must not be empty");
   const auto n_rows = static_cast<std::int64_t>(indptr.size()) - 1;
   const std::int64_t* p = indptr.data();
   bool good = p[0] == 0 && p[n_rows] == static_cast<std::int64_t>(indices.size());
   for (std::int64_t row = 0; good && row < n_rows; ++row) good = p[row] <= p[row + 1];
-  if (!good)
-    throw std::invalid_argument("a CSR matrix's indptr must rise from 0 to the number of its indices");
+  if (!good) throw std::invalid_argument("a CSR matrix's indptr must rise from 0 to the number of its indices");
   const std::int32_t* columns = indices.data();
   std::int32_t lowest = 0;
   std::int32_t highest = -1;

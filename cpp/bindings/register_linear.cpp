@@ -2,6 +2,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,37 +14,79 @@ namespace umpteen {
 
 namespace {
 
+using Weights = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+/// A shard's arrays, checked so that no kernel can leave them.
+LinearShard view_shard(std::int64_t n_features, std::int64_t n_labels, const Vector<std::uint32_t>& indptr,
+                       const Vector<std::uint32_t>& position_ptr, const Vector<std::uint16_t>& positions,
+                       const Weights& weights, float scale) {
+  const bool half = weights.itemsize() == 2;
+  if (weights.dtype().code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float) ||
+      (!half && weights.itemsize() != 4))
+    throw std::invalid_argument("a shard's weights must be float16 or float32");
+  if (n_labels > 65536)
+    throw std::invalid_argument("a shard may hold 65536 labels, but has " + std::to_string(n_labels));
+  if (static_cast<std::int64_t>(indptr.size()) != n_features + 1 || position_ptr.size() != indptr.size())
+    throw std::invalid_argument("a shard's offsets must be one more than the features");
+  const std::uint32_t* p = indptr.data();
+  const std::uint32_t* q = position_ptr.data();
+  bool good = p[0] == 0 && q[0] == 0 && p[n_features] + kWeightPadding == static_cast<std::int64_t>(weights.size()) &&
+              q[n_features] == positions.size();
+  for (std::int64_t f = 0; good && f < n_features; ++f)
+    good = p[f] <= p[f + 1] && q[f + 1] == q[f] + std::min<std::int64_t>(p[f + 1] - p[f], chunks_of(n_labels));
+  if (!good) throw std::invalid_argument("a shard's offsets must rise and end where its weights and positions do");
+  return {
+      n_features, static_cast<std::int32_t>(n_labels), p, q, positions.data(), weights.data(), half, scale, nullptr,
+      nullptr};
+}
+
+nb::tuple pack_positions_binding(const Vector<std::uint32_t>& indptr, const Vector<std::int32_t>& labels,
+                                 std::int64_t n_labels) {
+  const auto n_features = static_cast<std::int64_t>(indptr.size()) - 1;
+  const std::uint32_t* p = indptr.data();
+  bool good = n_features >= 0 && p[0] == 0 && p[n_features] == labels.size();
+  for (std::int64_t f = 0; good && f < n_features; ++f) good = p[f] <= p[f + 1];
+  for (std::size_t i = 0; good && i < labels.size(); ++i) good = labels.data()[i] >= 0 && labels.data()[i] < n_labels;
+  if (!good || n_labels > 65536) throw std::invalid_argument("labels to pack must be in range, their offsets rise");
+  const std::int64_t n_positions = count_positions(n_features, n_labels, p);
+  auto position_ptr = make_array<std::uint32_t>(n_features + 1);
+  auto positions = make_array<std::uint16_t>(n_positions);
+  pack_positions(n_features, n_labels, p, labels.data(), position_ptr.get(), positions.get());
+  return nb::make_tuple(to_numpy(std::move(position_ptr), n_features + 1),
+                        to_numpy(std::move(positions), n_positions));
+}
+
+NumpyVector<std::int32_t> unpack_positions_binding(const Vector<std::uint32_t>& indptr,
+                                                   const Vector<std::uint32_t>& position_ptr,
+                                                   const Vector<std::uint16_t>& positions, const Weights& weights,
+                                                   std::int64_t n_labels) {
+  const auto n_features = static_cast<std::int64_t>(indptr.size()) - 1;
+  const LinearShard shard = view_shard(n_features, n_labels, indptr, position_ptr, positions, weights, 1);
+  const std::int64_t nnz = shard.indptr[n_features];
+  auto labels = make_array<std::int32_t>(nnz);
+  unpack_positions(shard, labels.get());
+  return to_numpy(std::move(labels), nnz);
+}
+
 /// The shards of a model, checked once; it keeps their arrays (usually file mappings) alive.
 class LinearScorer {
  public:
-  LinearScorer(std::int64_t n_features, std::int64_t n_labels)
-      : n_features_(n_features), n_labels_(n_labels) {}
+  LinearScorer(std::int64_t n_features, std::int64_t n_labels) : n_features_(n_features), n_labels_(n_labels) {}
 
-  void add_shard(const Vector<std::uint32_t>& indptr, const Vector<std::uint16_t>& labels,
-                 const nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>& weights,
-                 const Vector<float>& bias, const Vector<std::int32_t>& label_ids, float scale) {
-    const bool half = weights.itemsize() == 2;
-    if (weights.dtype().code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float) ||
-        (!half && weights.itemsize() != 4))
-      throw std::invalid_argument("a shard's weights must be float16 or float32");
-    if (label_ids.size() > 65536)
-      throw std::invalid_argument("a shard may hold 65536 labels, but has " +
-                                  std::to_string(label_ids.size()));
-    if (bias.size() != label_ids.size() || labels.size() != weights.size() ||
-        static_cast<std::int64_t>(indptr.size()) != n_features_ + 1)
-      throw std::invalid_argument("a shard's arrays disagree in size");
-    const std::uint32_t* p = indptr.data();
-    bool good = p[0] == 0 && p[n_features_] == labels.size();
-    for (std::int64_t f = 0; good && f < n_features_; ++f) good = p[f] <= p[f + 1];
-    if (!good) throw std::invalid_argument("a shard's indptr must rise from 0 to the number of its weights");
+  void add_shard(const Vector<std::uint32_t>& indptr, const Vector<std::uint32_t>& position_ptr,
+                 const Vector<std::uint16_t>& positions, const Weights& weights, const Vector<float>& bias,
+                 const Vector<std::int32_t>& label_ids, float scale) {
+    LinearShard shard = view_shard(n_features_, static_cast<std::int64_t>(label_ids.size()), indptr, position_ptr,
+                                   positions, weights, scale);
+    if (bias.size() != label_ids.size()) throw std::invalid_argument("a shard needs one bias per label");
     const std::int32_t* ids = label_ids.data();
     for (std::size_t i = 0; i < label_ids.size(); ++i)
       if (ids[i] < 0 || ids[i] >= n_labels_ || (i > 0 && ids[i] <= ids[i - 1]))
-        throw std::invalid_argument("a shard's label ids must rise and be below " +
-                                    std::to_string(n_labels_));
-    shards_.push_back({n_features_, static_cast<std::int32_t>(label_ids.size()), p, labels.data(),
-                       weights.data(), half, scale, bias.data(), ids});
-    owners_.push_back(nb::make_tuple(indptr, labels, weights, bias, label_ids));
+        throw std::invalid_argument("a shard's label ids must rise and be below " + std::to_string(n_labels_));
+    shard.bias = bias.data();
+    shard.label_ids = ids;
+    shards_.push_back(shard);
+    owners_.push_back(nb::make_tuple(indptr, position_ptr, positions, weights, bias, label_ids));
   }
 
   std::pair<NumpyMatrix<std::int32_t>, NumpyMatrix<float>> topk(
@@ -81,10 +124,16 @@ class LinearScorer {
 }  // namespace
 
 void register_linear(nb::module_& m) {
+  m.attr("WEIGHT_PADDING") = kWeightPadding;
+  m.def("pack_positions", &pack_positions_binding, nb::arg("indptr").noconvert(), nb::arg("labels").noconvert(),
+        nb::arg("n_labels"), "(position_ptr, positions) of a shard; see linear_shard.hpp for the layout.");
+  m.def("unpack_positions", &unpack_positions_binding, nb::arg("indptr").noconvert(),
+        nb::arg("position_ptr").noconvert(), nb::arg("positions").noconvert(), nb::arg("weights").noconvert(),
+        nb::arg("n_labels"), "The label of every weight of a shard.");
   nb::class_<LinearScorer>(m, "LinearScorer", "Exact top-k over the shards of a linear model.")
       .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("n_features"), nb::arg("n_labels"))
-      .def("add_shard", &LinearScorer::add_shard, nb::arg("indptr").noconvert(),
-           nb::arg("labels").noconvert(), nb::arg("weights").noconvert(), nb::arg("bias").noconvert(),
+      .def("add_shard", &LinearScorer::add_shard, nb::arg("indptr").noconvert(), nb::arg("position_ptr").noconvert(),
+           nb::arg("positions").noconvert(), nb::arg("weights").noconvert(), nb::arg("bias").noconvert(),
            nb::arg("label_ids").noconvert(), nb::arg("scale"))
       .def("topk", &LinearScorer::topk, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
            nb::arg("data").noconvert(), nb::arg("top_k"), nb::arg("threads"),

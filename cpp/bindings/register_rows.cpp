@@ -32,8 +32,7 @@ NumpyVector<std::uint8_t> hold_out_rows_binding(const Vector<std::int64_t>& Y_in
   if (static_cast<std::int64_t>(order.size()) != Y.n_rows)
     throw std::invalid_argument("the order must name every row once");
   for (std::size_t i = 0; i < order.size(); ++i)
-    if (order.data()[i] < 0 || order.data()[i] >= Y.n_rows)
-      throw std::out_of_range("the order names no such row");
+    if (order.data()[i] < 0 || order.data()[i] >= Y.n_rows) throw std::out_of_range("the order names no such row");
   auto heldout = make_array<std::uint8_t>(Y.n_rows);
   {
     const nb::gil_scoped_release release;
@@ -42,9 +41,8 @@ NumpyVector<std::uint8_t> hold_out_rows_binding(const Vector<std::int64_t>& Y_in
   return to_numpy(std::move(heldout), Y.n_rows);
 }
 
-NumpyVector<float> normalize_rows_binding(const Vector<std::int64_t>& indptr,
-                                          const Vector<std::int32_t>& indices, const Vector<float>& data,
-                                          std::int64_t n_cols, int threads) {
+NumpyVector<float> normalize_rows_binding(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices,
+                                          const Vector<float>& data, std::int64_t n_cols, int threads) {
   const CsrView X = view_csr(indptr, indices, data, n_cols);
   auto out = make_array<float>(X.indptr[X.n_rows]);
   {
@@ -61,12 +59,11 @@ void register_rows(nb::module_& m) {
   m.def("find_hits", &find_hits_binding, nb::arg("Y_indptr").noconvert(), nb::arg("Y_indices").noconvert(),
         nb::arg("n_labels"), nb::arg("labels").noconvert(), nb::arg("threads"),
         "1 where a predicted label is one of the row's labels, else 0.");
-  m.def("hold_out_rows", &hold_out_rows_binding, nb::arg("Y_indptr").noconvert(),
-        nb::arg("Y_indices").noconvert(), nb::arg("n_labels"), nb::arg("order").noconvert(),
-        nb::arg("n_heldout"), nb::arg("keep"),
+  m.def("hold_out_rows", &hold_out_rows_binding, nb::arg("Y_indptr").noconvert(), nb::arg("Y_indices").noconvert(),
+        nb::arg("n_labels"), nb::arg("order").noconvert(), nb::arg("n_heldout"), nb::arg("keep"),
         "1 for rows that may be held out, walking them in order, so that every label keeps `keep` rows.");
-  m.def("normalize_rows", &normalize_rows_binding, nb::arg("indptr").noconvert(),
-        nb::arg("indices").noconvert(), nb::arg("data").noconvert(), nb::arg("n_cols"), nb::arg("threads"),
+  m.def("normalize_rows", &normalize_rows_binding, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+        nb::arg("data").noconvert(), nb::arg("n_cols"), nb::arg("threads"),
         "The values of a CSR matrix with its rows scaled to length 1.");
 }
 

@@ -11,10 +11,9 @@ namespace umpteen {
 
 namespace {
 
-nb::dict parse_text_binding(
-    const nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& text, bool labels,
-    bool header, bool comments, int first_feature, int first_label, std::int64_t n_features,
-    std::int64_t n_labels, int threads, const CancelToken* token) {
+nb::dict parse_text_binding(const nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& text,
+                            bool labels, bool header, bool comments, int first_feature, int first_label,
+                            std::int64_t n_features, std::int64_t n_labels, int threads, const CancelToken* token) {
   const TextGrammar grammar{labels, header, comments, first_feature, first_label, n_features, n_labels};
   const std::string_view view(reinterpret_cast<const char*>(text.data()), text.size());
   ParsedText parsed;
@@ -74,11 +73,10 @@ void register_text(nb::module_& m) {
         nb::arg("comments"), nb::arg("first_feature"), nb::arg("first_label"), nb::arg("n_features"),
         nb::arg("n_labels"), nb::arg("threads"), nb::arg("token") = nb::none(),
         "Parses a file held in memory; see text_reader.hpp for the grammar.");
-  m.def("format_rows", &format_rows_binding, nb::arg("X_indptr").noconvert(),
-        nb::arg("X_indices").noconvert(), nb::arg("X_data").noconvert(), nb::arg("n_features"),
-        nb::arg("Y_indptr").noconvert(), nb::arg("Y_indices").noconvert(), nb::arg("n_labels"),
-        nb::arg("labels"), nb::arg("first_feature"), nb::arg("first_label"), nb::arg("begin"), nb::arg("end"),
-        "The text of some rows, as bytes.");
+  m.def("format_rows", &format_rows_binding, nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(),
+        nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("Y_indptr").noconvert(),
+        nb::arg("Y_indices").noconvert(), nb::arg("n_labels"), nb::arg("labels"), nb::arg("first_feature"),
+        nb::arg("first_label"), nb::arg("begin"), nb::arg("end"), "The text of some rows, as bytes.");
 }
 
 }  // namespace umpteen

@@ -24,14 +24,14 @@ struct Panel {
   std::vector<std::int32_t> features;
   AlignedVector<float> x;
   AlignedVector<float> scaled;  // x * shard.scale
+  std::vector<const std::uint16_t*> labels;
   std::vector<std::uint32_t> cursors;
 };
 
 /// Everything one worker needs, allocated once per call.
 class Scorer {
  public:
-  Scorer(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, Control& control,
-         int worker)
+  Scorer(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, Control& control, int worker)
       : shards_(shards),
         X_(X),
         top_k_(top_k),
@@ -60,51 +60,80 @@ class Scorer {
         const auto n_rows = static_cast<int>(std::min<std::int64_t>(kPanelRows, end - first));
         open_lists(first - begin, n_rows, out_scores + first * top_k_);
         Panel& panel = panels_[static_cast<std::size_t>(p)];
-        if (panel.features.empty())
-          for (int r = 0; r < n_rows; ++r) score_row(shard, first + r, lists_[r]);
-        else
+        if (pays(shard, panel, first, first + n_rows))
           score_panel(shard, panel, n_rows);
+        else
+          for (int r = 0; r < n_rows; ++r) score_row(shard, first + r, lists_[r]);
         close_lists(shard, first - begin, n_rows, out_labels + first * top_k_, out_scores + first * top_k_);
       }
     }
   }
 
  private:
-  /// Leaves the panel empty where scoring the rows one by one is no more work: few rows, or few shared
-  /// features.
+  /// Gathers rows into a panel; of too few rows it stays empty.
   void build_panel(std::int64_t begin, std::int64_t end, Panel& panel) {
     panel.features.clear();
-    const std::int64_t nnz = X_.indptr[end] - X_.indptr[begin];
-    if (end - begin < 4 || nnz == 0) return;
+    if (end - begin < 4) return;
     if (slots_.empty()) slots_.assign(static_cast<std::size_t>(X_.n_cols), -1);
     for (std::int64_t i = X_.indptr[begin]; i < X_.indptr[end]; ++i) {
       std::int32_t& slot = slots_[static_cast<std::size_t>(X_.indices[i])];
-      if (slot < 0) {
-        slot = 0;
-        panel.features.push_back(X_.indices[i]);
+      if (slot < 0) panel.features.push_back(X_.indices[i]);
+      slot = 0;
+    }
+    std::sort(panel.features.begin(), panel.features.end());
+    const std::size_t n = panel.features.size();
+    for (std::size_t f = 0; f < n; ++f)
+      slots_[static_cast<std::size_t>(panel.features[f])] = static_cast<std::int32_t>(f);
+    panel.x.assign(n * kPanelRows, 0.0F);
+    panel.scaled.resize(n * kPanelRows);
+    panel.cursors.resize(n);
+    panel.labels.resize(n);
+    for (std::int64_t row = begin; row < end; ++row)
+      for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i) {
+        const std::int32_t slot = slots_[static_cast<std::size_t>(X_.indices[i])];
+        panel.x[static_cast<std::size_t>(slot * kPanelRows + (row - begin))] = X_.data[i];
       }
-    }
-    const auto n = static_cast<std::int64_t>(panel.features.size());
-    if (nnz * 4 >= n * 5) {
-      std::sort(panel.features.begin(), panel.features.end());
-      for (std::int64_t f = 0; f < n; ++f) slot_of(panel, f) = static_cast<std::int32_t>(f);
-      panel.x.assign(static_cast<std::size_t>(n * kPanelRows), 0.0F);
-      panel.scaled.resize(panel.x.size());
-      panel.cursors.resize(static_cast<std::size_t>(n));
-      for (std::int64_t row = begin; row < end; ++row)
-        for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i) {
-          const std::int32_t slot = slots_[static_cast<std::size_t>(X_.indices[i])];
-          panel.x[static_cast<std::size_t>(slot * kPanelRows + (row - begin))] = X_.data[i];
-        }
-      for (std::int64_t f = 0; f < n; ++f) slot_of(panel, f) = -1;
-    } else {
-      for (std::int64_t f = 0; f < n; ++f) slot_of(panel, f) = -1;
-      panel.features.clear();
-    }
+    for (const std::int32_t f : panel.features) slots_[static_cast<std::size_t>(f)] = -1;
   }
 
-  std::int32_t& slot_of(const Panel& panel, std::int64_t f) {
-    return slots_[static_cast<std::size_t>(panel.features[static_cast<std::size_t>(f)])];
+  /// Whether this shard is cheaper to score for all rows of the panel at once than row by row. In cycles, measured:
+  /// a weight of a list takes 2 for a row and 3 for a panel; a mask, with all its weights, row_mask_cycles for a row,
+  /// and for a panel 3 for each of its weights after 6 for spelling it out.
+  bool pays(const LinearShard& shard, const Panel& panel, std::int64_t begin, std::int64_t end) const {
+    if (panel.features.empty()) return false;
+    const std::int64_t n_chunks = chunks_of(shard.n_labels);
+    std::int64_t by_row = 0;
+    for (std::int64_t i = X_.indptr[begin]; i < X_.indptr[end]; ++i)
+      by_row += std::min(2 * count_weights(shard, X_.indices[i]), kernels_.row_mask_cycles * n_chunks);
+    std::int64_t by_panel = 0;
+    for (const std::int32_t f : panel.features) {
+      const std::int64_t nnz = count_weights(shard, f);
+      by_panel += 3 * nnz + (nnz >= n_chunks ? 6 * n_chunks : 0);
+    }
+    return by_panel < by_row;
+  }
+
+  static std::int64_t count_weights(const LinearShard& shard, std::int32_t feature) {
+    return std::int64_t{shard.indptr[feature + 1]} - shard.indptr[feature];
+  }
+
+  /// Finds the labels of the panel's features in this shard, spelling out masks.
+  void list_labels(const LinearShard& shard, Panel& panel) {
+    const std::int64_t n_chunks = chunks_of(shard.n_labels);
+    std::int64_t size = 16;
+    for (const std::int32_t f : panel.features)
+      if (count_weights(shard, f) >= n_chunks) size += count_weights(shard, f);
+    if (static_cast<std::int64_t>(spelled_.size()) < size) spelled_.resize(static_cast<std::size_t>(size));
+    std::uint16_t* out = spelled_.data();
+    for (std::size_t i = 0; i < panel.features.size(); ++i) {
+      const std::int32_t f = panel.features[i];
+      const std::int64_t nnz = count_weights(shard, f);
+      panel.labels[i] = shard.positions + shard.position_ptr[f];
+      if (nnz < n_chunks) continue;
+      kernels_.list_labels(panel.labels[i], n_chunks, nnz, out);
+      panel.labels[i] = out;
+      out += nnz;
+    }
   }
 
   /// Tiles large enough that an average run within a tile is worth its start-up, small enough for the cache.
@@ -113,24 +142,23 @@ class Scorer {
     const double density = static_cast<double>(shard.indptr[shard.n_features]) / std::max(runs, 1.0);
     const double wanted = density > 0 ? 8 / density : kMaxTile;
     const auto tile = static_cast<std::uint32_t>(std::clamp<double>(wanted, kMinTile, kMaxTile));
-    const auto whole = static_cast<std::uint32_t>(std::max(shard.n_labels, 1));
+    const auto whole = static_cast<std::uint32_t>(std::max(shard.n_labels, 16));
     return static_cast<std::int32_t>(std::min(std::bit_ceil(tile), std::bit_ceil(whole)));
   }
 
   void score_panel(const LinearShard& shard, Panel& panel, int n_rows) {
+    list_labels(shard, panel);
     const std::int32_t tile_size = tile_size_for(shard);
     const std::size_t n_acc = static_cast<std::size_t>(tile_size) * kPanelRows;
     if (acc_.size() < n_acc) acc_.resize(n_acc);
     for (std::size_t i = 0; i < panel.x.size(); ++i) panel.scaled[i] = panel.x[i] * shard.scale;
-    for (std::size_t f = 0; f < panel.features.size(); ++f)
-      panel.cursors[f] = shard.indptr[panel.features[f]];
-    const RowPanel rows{static_cast<std::int64_t>(panel.features.size()), panel.features.data(),
-                        panel.scaled.data(), panel.cursors.data()};
+    for (std::size_t f = 0; f < panel.features.size(); ++f) panel.cursors[f] = 0;
+    const RowPanel rows{static_cast<std::int64_t>(panel.features.size()), panel.features.data(), panel.scaled.data(),
+                        panel.labels.data(), panel.cursors.data()};
     for (std::int32_t begin = 0; begin < shard.n_labels; begin += tile_size) {
       const std::int32_t n_labels = std::min(tile_size, shard.n_labels - begin);
       for (std::int32_t l = 0; l < n_labels; ++l)
-        std::fill_n(acc_.data() + static_cast<std::ptrdiff_t>(l) * kPanelRows, kPanelRows,
-                    shard.bias[begin + l]);
+        std::fill_n(acc_.data() + static_cast<std::ptrdiff_t>(l) * kPanelRows, kPanelRows, shard.bias[begin + l]);
       kernels_.add_panel(shard, rows, begin, tile_size, acc_.data());
       kernels_.select_panel(acc_.data(), begin, n_labels, n_rows, lists_);
     }
@@ -182,6 +210,7 @@ class Scorer {
   std::vector<std::int32_t> merged_labels_;
   std::vector<std::int32_t> slots_;  // feature -> its place in the panel being built, -1 if none
   std::vector<Panel> panels_;
+  std::vector<std::uint16_t> spelled_;  // labels of the runs a panel reads as masks
   AlignedVector<float> acc_;
   std::vector<std::int64_t> sizes_;  // how many labels each row's output list holds
   TopList lists_[kPanelRows];
@@ -196,9 +225,8 @@ void merge_ranked(RankedList& into, const RankedList& from, std::int64_t top_k, 
   std::int64_t n = 0;
   for (; n < top_k && (a < into.size || b < from.size); ++n) {
     const bool take_a =
-        b >= from.size ||
-        (a < into.size && (into.scores[a] > from.scores[b] ||
-                           (into.scores[a] == from.scores[b] && into.labels[a] < from.labels[b])));
+        b >= from.size || (a < into.size && (into.scores[a] > from.scores[b] ||
+                                             (into.scores[a] == from.scores[b] && into.labels[a] < from.labels[b])));
     scratch_scores[n] = take_a ? into.scores[a] : from.scores[b];
     scratch_labels[n] = take_a ? into.labels[a] : from.labels[b];
     ++(take_a ? a : b);

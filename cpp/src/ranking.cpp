@@ -4,8 +4,8 @@
 
 namespace umpteen {
 
-void find_hits(const CsrView& Y, const std::int32_t* labels, std::int64_t top_k, std::uint8_t* hits,
-               int threads, Control& control) {
+void find_hits(const CsrView& Y, const std::int32_t* labels, std::int64_t top_k, std::uint8_t* hits, int threads,
+               Control& control) {
   constexpr std::int64_t kRowsPerItem = 4096;
   const std::int64_t n_items = (Y.n_rows + kRowsPerItem - 1) / kRowsPerItem;
   parallel_for(n_items, threads, control, [&](std::int64_t item, int) {

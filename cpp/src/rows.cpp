@@ -12,8 +12,7 @@ void normalize_rows(const CsrView& X, float* out, int threads, Control& control)
     const std::int64_t end = std::min((item + 1) * kRowsPerItem, X.n_rows);
     for (std::int64_t row = item * kRowsPerItem; row < end; ++row) {
       double squares = 0;
-      for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i)
-        squares += double{X.data[i]} * X.data[i];
+      for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i) squares += double{X.data[i]} * X.data[i];
       const double factor = squares > 0 ? 1 / std::sqrt(squares) : 1;
       for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i)
         out[i] = static_cast<float>(X.data[i] * factor);

@@ -40,8 +40,8 @@ const Kernels* find(const std::string& name) {
     if (name == table->name) return table;
     known += std::string(known.empty() ? "" : ", ") + table->name;
   }
-  throw std::invalid_argument("the SIMD instruction set must be one this machine runs (" + known +
-                              "), but is '" + name + "'");
+  throw std::invalid_argument("the SIMD instruction set must be one this machine runs (" + known + "), but is '" +
+                              name + "'");
 }
 
 std::atomic<const Kernels*>& current() {

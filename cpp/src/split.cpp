@@ -5,8 +5,8 @@
 
 namespace umpteen {
 
-std::int64_t hold_out_rows(const CsrView& Y, const std::int64_t* order, std::int64_t n_heldout,
-                           std::int64_t keep, std::uint8_t* heldout) {
+std::int64_t hold_out_rows(const CsrView& Y, const std::int64_t* order, std::int64_t n_heldout, std::int64_t keep,
+                           std::uint8_t* heldout) {
   std::vector<std::int64_t> rows_left(static_cast<std::size_t>(Y.n_cols), 0);
   for (std::int64_t i = 0; i < Y.indptr[Y.n_rows]; ++i) ++rows_left[static_cast<std::size_t>(Y.indices[i])];
   std::fill_n(heldout, Y.n_rows, std::uint8_t{0});

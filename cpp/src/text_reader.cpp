@@ -49,14 +49,12 @@ struct Line {
 };
 
 Line read_line(const char* p, const char* text_end, const TextGrammar& grammar) {
-  const auto* newline =
-      static_cast<const char*>(std::memchr(p, '\n', static_cast<std::size_t>(text_end - p)));
+  const auto* newline = static_cast<const char*>(std::memchr(p, '\n', static_cast<std::size_t>(text_end - p)));
   Line line{p, newline ? newline : text_end, newline ? newline + 1 : text_end, true};
   if (line.end > p && line.end[-1] == '\r') --line.end;
   if (grammar.comments) {
     const bool empty = line.end == p;
-    if (const auto* hash =
-            static_cast<const char*>(std::memchr(p, '#', static_cast<std::size_t>(line.end - p)))) {
+    if (const auto* hash = static_cast<const char*>(std::memchr(p, '#', static_cast<std::size_t>(line.end - p)))) {
       line.end = hash;
       line.is_row = skip_spaces(p, hash) < hash;
     }
@@ -102,8 +100,7 @@ void count_chunk(Chunk& chunk, const TextGrammar& grammar) {
     if (!line.is_row) continue;
     ++chunk.count.rows;
     chunk.count.features += std::count(line.begin, line.end, ':');
-    if (grammar.labels && starts_with_labels(line))
-      chunk.count.labels += 1 + std::count(line.begin, line.end, ',');
+    if (grammar.labels && starts_with_labels(line)) chunk.count.labels += 1 + std::count(line.begin, line.end, ',');
   }
 }
 
@@ -135,13 +132,12 @@ const char* parse_id(const char* p, const char* end, const IdRule& rule, std::in
   }
   value -= rule.first;
   if (value < 0)
-    throw std::invalid_argument(std::string(rule.kind) +
-                                " id 0 is below 1, the first id of a one-based file");
+    throw std::invalid_argument(std::string(rule.kind) + " id 0 is below 1, the first id of a one-based file");
   if (rule.count >= 0 && value >= rule.count)
-    throw std::invalid_argument(
-        std::string(rule.kind) + " id " + std::string(begin, p) + " is out of range; " +
-        (rule.from_header ? "the header declares " : "there are ") + std::to_string(rule.count) + " " +
-        rule.kind + "s" + (rule.first ? ", counted from 1" : ", counted from 0"));
+    throw std::invalid_argument(std::string(rule.kind) + " id " + std::string(begin, p) + " is out of range; " +
+                                (rule.from_header ? "the header declares " : "there are ") +
+                                std::to_string(rule.count) + " " + rule.kind + "s" +
+                                (rule.first ? ", counted from 1" : ", counted from 0"));
   id = static_cast<std::int32_t>(value);
   return p;
 }
@@ -192,8 +188,7 @@ class RowParser {
       ++last;
       if (p == line.end || is_space(*p)) break;
       if (*p != ',')
-        throw std::invalid_argument("expected ',' or a space after a label id, found " +
-                                    show_token(p, line.end));
+        throw std::invalid_argument("expected ',' or a space after a label id, found " + show_token(p, line.end));
       ++p;
     }
     if (!sorted) {
@@ -216,16 +211,15 @@ class RowParser {
       const char* token = p;
       p = parse_id(p, end, feature_rule_, id);
       if (p == end || *p != ':')
-        throw std::invalid_argument(
-            "expected ':' after feature id " + std::string(token, p) +
-            (p < end ? ", found " + show_token(p, end) : ", found the end of the line"));
+        throw std::invalid_argument("expected ':' after feature id " + std::string(token, p) +
+                                    (p < end ? ", found " + show_token(p, end) : ", found the end of the line"));
       const char* number = p + 1;
       float value = 0;
       p = parse_float(number, end, value);
       if (p == nullptr || (p < end && !is_space(*p)))
-        throw std::invalid_argument(
-            "the value of feature " + std::string(token, number - 1) + " must be a finite number, but is " +
-            (number < end && !is_space(*number) ? show_token(number, end) : "missing"));
+        throw std::invalid_argument("the value of feature " + std::string(token, number - 1) +
+                                    " must be a finite number, but is " +
+                                    (number < end && !is_space(*number) ? show_token(number, end) : "missing"));
       if (value > std::numeric_limits<float>::max() || value < std::numeric_limits<float>::lowest())
         throw std::invalid_argument("the value of feature " + std::string(token, number - 1) + " is " +
                                     show_token(number, end) + ", too large for a 32-bit float");
@@ -243,8 +237,7 @@ class RowParser {
   void sort_row(std::int32_t* ids, float* values, std::int64_t n) {
     scratch_.resize(static_cast<std::size_t>(n));
     for (std::int64_t i = 0; i < n; ++i) scratch_[static_cast<std::size_t>(i)] = {ids[i], values[i]};
-    std::sort(scratch_.begin(), scratch_.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(scratch_.begin(), scratch_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::int64_t i = 0; i < n; ++i) {
       std::tie(ids[i], values[i]) = scratch_[static_cast<std::size_t>(i)];
       if (i > 0 && ids[i] == ids[i - 1]) throw_duplicate(feature_rule_, ids[i]);
@@ -286,8 +279,7 @@ std::vector<Chunk> split_into_chunks(const char* begin, const char* end) {
   while (begin < end) {
     const char* stop = end - begin > kChunkBytes ? begin + kChunkBytes : end;
     if (stop < end) {
-      const auto* newline =
-          static_cast<const char*>(std::memchr(stop, '\n', static_cast<std::size_t>(end - stop)));
+      const auto* newline = static_cast<const char*>(std::memchr(stop, '\n', static_cast<std::size_t>(end - stop)));
       stop = newline ? newline + 1 : end;
     }
     chunks.push_back(Chunk{begin, stop, {}, {}, -1, -1, std::nullopt});
@@ -298,8 +290,7 @@ std::vector<Chunk> split_into_chunks(const char* begin, const char* end) {
 
 std::int64_t check_count(std::int64_t count, const char* what) {
   if (count > kMaxId + 1)
-    throw ParseError(1,
-                     "the header declares " + std::to_string(count) + " " + what + ", more than 2147483648");
+    throw ParseError(1, "the header declares " + std::to_string(count) + " " + what + ", more than 2147483648");
   return count;
 }
 
@@ -411,8 +402,8 @@ ParsedText parse_text(std::string_view text, const TextGrammar& grammar, int thr
     if (!grammar.comments) --n_rows;
   }
   if (n_declared_rows >= 0 && n_rows != n_declared_rows)
-    throw ParseError(1, "the header declares " + std::to_string(n_declared_rows) +
-                            " rows, but the file has " + std::to_string(n_rows));
+    throw ParseError(1, "the header declares " + std::to_string(n_declared_rows) + " rows, but the file has " +
+                            std::to_string(n_rows));
 
   allocate(out.X, total.rows, total.features);
   out.X_data.reset(new float[static_cast<std::size_t>(total.features)]);

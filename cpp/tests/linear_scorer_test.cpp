@@ -16,25 +16,29 @@ struct Model {
   static constexpr std::int64_t kFeatures = 40;
   static constexpr std::int32_t kLabels = 1300;  // several tiles
   std::vector<std::uint32_t> indptr{0};
-  std::vector<std::uint16_t> labels;
+  std::vector<std::uint32_t> position_ptr = std::vector<std::uint32_t>(kFeatures + 1);
+  std::vector<std::uint16_t> positions;
+  std::vector<std::int32_t> labels;
   std::vector<float> weights;
   std::vector<float> bias = std::vector<float>(kLabels);
   std::vector<std::int32_t> ids = std::vector<std::int32_t>(kLabels);
-  std::vector<std::vector<float>> dense =
-      std::vector<std::vector<float>>(kLabels, std::vector<float>(kFeatures));
+  std::vector<std::vector<float>> dense = std::vector<std::vector<float>>(kLabels, std::vector<float>(kFeatures));
 
   explicit Model(std::mt19937& rng) {
     // Multiples of 1/4: every sum is exact, whatever the order and the instruction set.
     const auto quarter = [&] { return static_cast<float>(static_cast<int>(rng() % 17) - 8) / 4; };
     for (std::int64_t f = 0; f < kFeatures; ++f) {
       for (std::int32_t l = 0; l < kLabels; ++l) {
-        if (rng() % 3 != 0) continue;
+        if (rng() % (f % 2 ? 3 : 40) != 0) continue;  // dense runs become masks, thin ones lists
         dense[static_cast<std::size_t>(l)][static_cast<std::size_t>(f)] = quarter();
-        labels.push_back(static_cast<std::uint16_t>(l));
+        labels.push_back(l);
         weights.push_back(dense[static_cast<std::size_t>(l)][static_cast<std::size_t>(f)]);
       }
       indptr.push_back(static_cast<std::uint32_t>(labels.size()));
     }
+    positions.resize(static_cast<std::size_t>(count_positions(kFeatures, kLabels, indptr.data())));
+    pack_positions(kFeatures, kLabels, indptr.data(), labels.data(), position_ptr.data(), positions.data());
+    weights.resize(weights.size() + kWeightPadding);
     for (std::int32_t l = 0; l < kLabels; ++l) {
       bias[static_cast<std::size_t>(l)] = quarter();
       ids[static_cast<std::size_t>(l)] = 2 * l;
@@ -42,8 +46,8 @@ struct Model {
   }
 
   LinearShard shard() const {
-    return {kFeatures, kLabels, indptr.data(), labels.data(), weights.data(),
-            false,     1.0F,    bias.data(),   ids.data()};
+    return {kFeatures,      kLabels, indptr.data(), position_ptr.data(), positions.data(),
+            weights.data(), false,   1.0F,          bias.data(),         ids.data()};
   }
 };
 
@@ -70,8 +74,7 @@ void finds_the_best_labels(const std::string& simd) {
     for (std::int64_t i = 0; i < kRows; ++i) {
       std::vector<float> all = model.bias;
       for (std::size_t l = 0; l < all.size(); ++l)
-        for (std::int64_t j = indptr[static_cast<std::size_t>(i)];
-             j < indptr[static_cast<std::size_t>(i) + 1]; ++j)
+        for (std::int64_t j = indptr[static_cast<std::size_t>(i)]; j < indptr[static_cast<std::size_t>(i) + 1]; ++j)
           all[l] += model.dense[l][static_cast<std::size_t>(indices[static_cast<std::size_t>(j)])] *
                     data[static_cast<std::size_t>(j)];
       for (std::int64_t r = 0; r < kTop; ++r) {

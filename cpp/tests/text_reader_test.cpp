@@ -28,8 +28,7 @@ void reads_rows() {
   const ParsedText parsed = parse("2 5 4\n2,0 4:1.25 1:0.5\n 0:2\n");
   CHECK(parsed.n_rows == 2 && parsed.n_features == 5 && parsed.n_labels == 4 && parsed.has_header);
   CHECK(parsed.Y.nnz == 2 && parsed.Y.indices[0] == 0 && parsed.Y.indices[1] == 2);
-  CHECK(parsed.X.nnz == 3 && parsed.X.indices[0] == 1 && parsed.X.indices[1] == 4 &&
-        parsed.X.indices[2] == 0);
+  CHECK(parsed.X.nnz == 3 && parsed.X.indices[0] == 1 && parsed.X.indices[1] == 4 && parsed.X.indices[2] == 0);
   CHECK(parsed.X_data[0] == 0.5F && parsed.X_data[1] == 1.25F && parsed.X_data[2] == 2.0F);
   CHECK(parsed.X.indptr[0] == 0 && parsed.X.indptr[1] == 2 && parsed.X.indptr[2] == 3);
 }

@@ -4,23 +4,10 @@
 #include <vector>
 
 #include "umpteen/csr.hpp"
+#include "umpteen/linear_shard.hpp"
 #include "umpteen/parallel.hpp"
 
 namespace umpteen {
-
-/// One block of labels of a linear model, as it lies in its files: the weights feature by feature, because a
-/// row touches few features, and each touched feature then reads one contiguous run of (label, weight).
-struct LinearShard {
-  std::int64_t n_features;
-  std::int32_t n_labels;        // at most 65536
-  const std::uint32_t* indptr;  // n_features + 1: where each feature's run starts
-  const std::uint16_t* labels;  // position of the label in this shard, rising within a run
-  const void* weights;          // float16 if `half`, else float32; w = weights[i] * scale
-  bool half;
-  float scale;        // a power of two, so that float16 keeps its precision whatever the size of w
-  const float* bias;  // n_labels: where each score starts; -inf for a label that must not be ranked
-  const std::int32_t* label_ids;  // n_labels, rising: the label's id in the whole model
-};
 
 /// The top_k labels of every row of X over all shards, best first, ties by lower id, written to out_labels
 /// and out_scores (n_rows x top_k); short lists are padded with -1 and -inf. Labels with a score of -inf are

@@ -22,19 +22,24 @@ struct TopList {
 
 /// Up to sixteen rows as a dense panel over the features any of them has.
 struct RowPanel {
-  std::int64_t n_features;       // of the union
-  const std::int32_t* features;  // rising
-  const float* x;                // n_features x kPanelRows, zero where the row lacks the feature
-  std::uint32_t* cursors;        // n_features: how far each feature's run has been read
+  std::int64_t n_features;             // of the union
+  const std::int32_t* features;        // rising
+  const float* x;                      // n_features x kPanelRows, zero where the row lacks the feature
+  const std::uint16_t* const* labels;  // n_features: the labels of each feature's run in the shard at hand
+  std::uint32_t* cursors;              // n_features: how many weights of each feature's run have been read
 };
 
 /// The innermost loops, one table per instruction set. The code is in src/simd/, compiled once for each.
 struct Kernels {
   const char* name;
+  /// What add_row takes for sixteen labels given by a mask, in cycles, measured.
+  std::int64_t row_mask_cycles;
+  /// The labels of a run that is stored as masks: nnz of them, with room for sixteen more.
+  void (*list_labels)(const std::uint16_t* masks, std::int64_t n_chunks, std::int64_t nnz, std::uint16_t* out);
   /// acc[label - tile_begin][row] += w * x[row] over the labels of one tile, for all features of the panel.
-  /// tile_size is a power of two; acc has tile_size x kPanelRows floats.
-  void (*add_panel)(const LinearShard& shard, const RowPanel& panel, std::int32_t tile_begin,
-                    std::int32_t tile_size, float* acc);
+  /// tile_size is a power of two of at least 16; acc has tile_size x kPanelRows floats.
+  void (*add_panel)(const LinearShard& shard, const RowPanel& panel, std::int32_t tile_begin, std::int32_t tile_size,
+                    float* acc);
   /// acc[label] += w * x over one row. acc has 65536 floats.
   void (*add_row)(const LinearShard& shard, std::int64_t nnz, const std::int32_t* features, const float* x,
                   float* acc);

@@ -21,14 +21,12 @@ namespace umpteen {
 /// any order and are sorted here; one that comes twice in a row is an error. Empty lines at the end of the
 /// file are not rows.
 struct TextGrammar {
-  bool labels = true;  ///< rows start with a label list
-  bool header = true;  ///< a first line of plain integers is a header
-  bool comments =
-      false;  ///< "#" starts a comment; lines that are empty or all comment are not rows (svmlight)
+  bool labels = true;     ///< rows start with a label list
+  bool header = true;     ///< a first line of plain integers is a header
+  bool comments = false;  ///< "#" starts a comment; lines that are empty or all comment are not rows (svmlight)
   std::int32_t first_feature = 0;  ///< the id of the first feature in the file: 0 or 1
   std::int32_t first_label = 0;    ///< the id of the first label in the file: 0 or 1
-  std::int64_t n_features =
-      -1;  ///< where >= 0, ids must be below it; else the header says, else the largest id
+  std::int64_t n_features = -1;    ///< where >= 0, ids must be below it; else the header says, else the largest id
   std::int64_t n_labels = -1;
 };
 

@@ -69,8 +69,7 @@ inline Lanes broadcast(float a) {
   return {{q, q, q, q}};
 }
 inline Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
-  return {{a.v[0] * b.v[0] + c.v[0], a.v[1] * b.v[1] + c.v[1], a.v[2] * b.v[2] + c.v[2],
-           a.v[3] * b.v[3] + c.v[3]}};
+  return {{a.v[0] * b.v[0] + c.v[0], a.v[1] * b.v[1] + c.v[1], a.v[2] * b.v[2] + c.v[2], a.v[3] * b.v[3] + c.v[3]}};
 }
 inline std::uint32_t greater(const Lanes& a, const Lanes& b) {
   std::uint32_t mask = 0;
@@ -108,19 +107,81 @@ inline float half_to_float(std::uint16_t half) {
 #endif
 }
 
-/// Unpacks n <= 16 stored weights.
-inline void unpack(const float* p, int n, float* out) {
-  for (int i = 0; i < n; ++i) out[i] = p[i];
-}
-inline void unpack(const std::uint16_t* p, int n, float* out) {
+inline float to_float(float weight) { return weight; }
+inline float to_float(std::uint16_t weight) { return half_to_float(weight); }
+
+/// Sixteen stored weights.
+inline Lanes load_weights(const float* p) { return load(p); }
+inline Lanes load_weights(const std::uint16_t* p) {
 #if defined(__F16C__)
-  if (n == 16) {
-    store(out, load_half(p));
-    return;
-  }
+  return load_half(p);
+#else
+  alignas(64) float w[16];
+  for (int i = 0; i < 16; ++i) w[i] = half_to_float(p[i]);
+  return load(w);
 #endif
-  for (int i = 0; i < n; ++i) out[i] = half_to_float(p[i]);
 }
+
+/// Writes base + i for every set bit i, rising, and returns the end; may write sixteen whatever the mask.
+inline std::uint16_t* write_set_bits(std::uint32_t mask, std::uint32_t base, std::uint16_t* out) {
+#if defined(__AVX512F__)
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i set = _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), lanes);
+  const __m512i labels = _mm512_add_epi32(set, _mm512_set1_epi32(static_cast<int>(base)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi32_epi16(labels));
+  return out + __builtin_popcount(mask);
+#else
+  for (; mask != 0; mask &= mask - 1) *out++ = static_cast<std::uint16_t>(base + __builtin_ctz(mask));
+  return out;
+#endif
+}
+
+/// Weights dealt out to the lanes whose bit is set, lowest first; 0 in the others. Reads sixteen whatever the
+/// mask.
+#if defined(__AVX512F__)
+constexpr std::int64_t kRowMaskCycles = 4;
+template <typename Weight>
+inline Lanes expand_weights(const Weight* p, std::uint32_t mask) {
+  return {_mm512_maskz_expand_ps(static_cast<__mmask16>(mask), load_weights(p).v)};
+}
+#elif defined(__AVX2__)
+/// For each byte of mask: the number of set bits below each bit, eight bytes packed into one word.
+struct ExpandTable {
+  std::uint64_t places[256];
+  constexpr ExpandTable() : places() {
+    for (int mask = 0; mask < 256; ++mask)
+      for (int bit = 0, place = 0; bit < 8; ++bit)
+        if (mask >> bit & 1) places[mask] |= static_cast<std::uint64_t>(place++) << 8 * bit;
+  }
+};
+constexpr ExpandTable kExpand;
+constexpr std::int64_t kRowMaskCycles = 7;
+
+inline __m256 load_eight(const float* p) { return _mm256_loadu_ps(p); }
+inline __m256 load_eight(const std::uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+template <typename Weight>
+inline __m256 expand_eight(const Weight* p, std::uint32_t mask) {
+  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i present = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(mask)), bits), bits);
+  const __m256i places = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<long long>(kExpand.places[mask])));
+  return _mm256_and_ps(_mm256_permutevar8x32_ps(load_eight(p), places), _mm256_castsi256_ps(present));
+}
+template <typename Weight>
+inline Lanes expand_weights(const Weight* p, std::uint32_t mask) {
+  const std::uint32_t low = mask & 255;
+  return {expand_eight(p, low), expand_eight(p + __builtin_popcount(low), mask >> 8)};
+}
+#else
+constexpr std::int64_t kRowMaskCycles = 80;
+template <typename Weight>
+inline Lanes expand_weights(const Weight* p, std::uint32_t mask) {
+  alignas(64) float w[16] = {};
+  for (; mask != 0; mask &= mask - 1) w[__builtin_ctz(mask)] = to_float(*p++);
+  return load(w);
+}
+#endif
 
 }  // namespace
 }  // namespace umpteen::UMPTEEN_ISA

@@ -1,78 +1,121 @@
 // The innermost loops of prediction. Compiled once per instruction set (see CMakeLists.txt).
 #include "lanes.hpp"
-#include "umpteen/linear_scorer.hpp"
+#include "umpteen/linear_shard.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen::UMPTEEN_ISA {
 namespace {
 
-/// cell[label] += w * x for n <= 16 entries of one run. With n a constant the loop is unrolled and the
-/// weights stay in registers or one cache line.
+/// Writes the labels a run's masks stand for. Never more than nnz of them, and exactly nnz: what corrupt masks leave
+/// open is filled with 0. Writes up to sixteen beyond.
+void list_labels(const std::uint16_t* masks, std::int64_t n_chunks, std::int64_t nnz, std::uint16_t* out) {
+  std::uint16_t* const end = out + nnz;
+  for (std::int64_t chunk = 0; chunk < n_chunks; ++chunk) {
+    const std::uint32_t mask = masks[chunk];
+    if (__builtin_popcount(mask) > end - out) break;
+    out = write_set_bits(mask, static_cast<std::uint32_t>(chunk * 16), out);
+  }
+  while (out < end) *out++ = 0;
+}
+
+/// acc[label][row] += w * x[row] for n <= 16 weights of one run. With n a constant the loop is unrolled.
 template <typename Weight>
-inline void add_entries(const std::uint16_t* labels, const Weight* weights, int n, Lanes x,
-                        std::uint32_t tile_begin, std::uint32_t wrap, float* acc) {
+inline void add_entries(const std::uint16_t* labels, const Weight* weights, int n, Lanes x, std::uint32_t tile_begin,
+                        std::uint32_t wrap, float* acc) {
   alignas(64) float w[16];
-  unpack(weights, n, w);
+  store(w, load_weights(weights));
   for (int j = 0; j < n; ++j) {
     float* cell = acc + std::size_t{(labels[j] - tile_begin) & wrap} * kPanelRows;
     store(cell, multiply_add(broadcast(w[j]), x, load(cell)));
   }
 }
 
+/// How many of n rising labels are below the limit.
+inline std::uint32_t count_below(const std::uint16_t* labels, std::uint32_t n, std::int32_t limit) {
+  std::uint32_t low = 0;
+  while (n > 0) {
+    const std::uint32_t half = n / 2;
+    const bool below = labels[low + half] < limit;
+    low += below ? half + 1 : 0;
+    n = below ? n - half - 1 : half;
+  }
+  return low;
+}
+
 template <typename Weight>
-void add_panel_as(const LinearShard& shard, const Weight* weights, const RowPanel& panel,
-                  std::int32_t tile_begin, std::int32_t tile_size, float* acc) {
+void add_panel_as(const LinearShard& shard, const Weight* weights, const RowPanel& panel, std::int32_t tile_begin,
+                  std::int32_t tile_size, float* acc) {
   const std::uint32_t* const indptr = shard.indptr;
-  const std::uint16_t* const labels = shard.labels;
   const std::int32_t tile_end = tile_begin + tile_size;
   const bool last_tile = tile_end >= shard.n_labels;
   const auto first = static_cast<std::uint32_t>(tile_begin);
   const auto wrap = static_cast<std::uint32_t>(tile_size - 1);  // keeps a corrupt label inside acc
   for (std::int64_t f = 0; f < panel.n_features; ++f) {
-    const std::uint32_t end = indptr[panel.features[f] + 1];
+    const std::int32_t feature = panel.features[f];
+    const std::uint16_t* const labels = panel.labels[f];
+    const Weight* const run = weights + indptr[feature];
+    const std::uint32_t nnz = indptr[feature + 1] - indptr[feature];
     std::uint32_t i = panel.cursors[f];
-    std::uint32_t stop = end;
-    if (!last_tile)
-      for (stop = i; stop < end && labels[stop] < tile_end;) ++stop;
+    std::uint32_t stop = nnz;
+    if (!last_tile) stop = i + count_below(labels + i, nnz - i, tile_end);
     panel.cursors[f] = stop;
     const Lanes x = load(panel.x + f * kPanelRows);
-    for (; stop - i >= 16; i += 16) add_entries(labels + i, weights + i, 16, x, first, wrap, acc);
-    add_entries(labels + i, weights + i, static_cast<int>(stop - i), x, first, wrap, acc);
+    for (; stop - i >= 16; i += 16) add_entries(labels + i, run + i, 16, x, first, wrap, acc);
+    add_entries(labels + i, run + i, static_cast<int>(stop - i), x, first, wrap, acc);
   }
 }
 
+/// A row's runs lie far apart: asked for a few features ahead, their first lines are there when they are needed, and
+/// the hardware follows from there.
+constexpr std::int64_t kAhead = 4;
 template <typename Weight>
-inline void add_row_entries(const std::uint16_t* labels, const Weight* weights, int n, float x, float* acc) {
-  alignas(64) float w[16];
-  unpack(weights, n, w);
-  for (int j = 0; j < n; ++j) acc[labels[j]] = multiply_add(w[j], x, acc[labels[j]]);
+inline void prefetch_run(const Weight* weights, const std::uint16_t* positions) {
+  for (int line = 0; line < 4; ++line) __builtin_prefetch(reinterpret_cast<const char*>(weights) + 64 * line);
+  __builtin_prefetch(positions);
 }
 
 template <typename Weight>
-void add_row_as(const LinearShard& shard, const Weight* weights, std::int64_t nnz,
-                const std::int32_t* features, const float* x, float* acc) {
+void add_row_as(const LinearShard& shard, const Weight* weights, std::int64_t n_entries, const std::int32_t* features,
+                const float* values, float* acc) {
   const std::uint32_t* const indptr = shard.indptr;
-  const std::uint16_t* const labels = shard.labels;
-  const float scale = shard.scale;
-  for (std::int64_t f = 0; f < nnz; ++f) {
-    const std::uint32_t end = indptr[features[f] + 1];
-    const float value = x[f] * scale;
-    std::uint32_t i = indptr[features[f]];
-    for (; end - i >= 16; i += 16) add_row_entries(labels + i, weights + i, 16, value, acc);
-    add_row_entries(labels + i, weights + i, static_cast<int>(end - i), value, acc);
+  const auto n_chunks = static_cast<std::uint32_t>(chunks_of(shard.n_labels));
+  for (std::int64_t f = 0; f < n_entries; ++f) {
+    const std::int32_t feature = features[f];
+    const std::uint32_t nnz = indptr[feature + 1] - indptr[feature];
+    const Weight* const run = weights + indptr[feature];
+    const std::uint16_t* const positions = shard.positions + shard.position_ptr[feature];
+    const float value = values[f] * shard.scale;
+    if (f + kAhead < n_entries) {
+      const std::int32_t next = features[f + kAhead];
+      prefetch_run(weights + indptr[next], shard.positions + shard.position_ptr[next]);
+    }
+    if (nnz >= n_chunks) {
+      const Lanes x = broadcast(value);
+      std::uint32_t i = 0;
+      for (std::uint32_t chunk = 0; chunk < n_chunks; ++chunk) {
+        const std::uint32_t mask = positions[chunk];
+        const auto n = static_cast<std::uint32_t>(__builtin_popcount(mask));
+        if (n > nnz - i) break;  // corrupt: more labels than weights
+        float* cells = acc + std::size_t{chunk} * 16;
+        store(cells, multiply_add(expand_weights(run + i, mask), x, load(cells)));
+        i += n;
+      }
+    } else {
+      for (std::uint32_t i = 0; i < nnz; ++i)
+        acc[positions[i]] = multiply_add(to_float(run[i]), value, acc[positions[i]]);
+    }
   }
 }
 
-void add_panel(const LinearShard& shard, const RowPanel& panel, std::int32_t tile_begin,
-               std::int32_t tile_size, float* acc) {
+void add_panel(const LinearShard& shard, const RowPanel& panel, std::int32_t tile_begin, std::int32_t tile_size,
+               float* acc) {
   if (shard.half)
     add_panel_as(shard, static_cast<const std::uint16_t*>(shard.weights), panel, tile_begin, tile_size, acc);
   else
     add_panel_as(shard, static_cast<const float*>(shard.weights), panel, tile_begin, tile_size, acc);
 }
 
-void add_row(const LinearShard& shard, std::int64_t nnz, const std::int32_t* features, const float* x,
-             float* acc) {
+void add_row(const LinearShard& shard, std::int64_t nnz, const std::int32_t* features, const float* x, float* acc) {
   if (shard.half)
     add_row_as(shard, static_cast<const std::uint16_t*>(shard.weights), nnz, features, x, acc);
   else
@@ -91,8 +134,7 @@ void insert(TopList& list, float score, std::int32_t position) {
   if (list.size == list.capacity) list.threshold = list.scores[list.capacity - 1];
 }
 
-void select_panel(const float* acc, std::int32_t first_position, std::int32_t n_labels, int n_rows,
-                  TopList* lists) {
+void select_panel(const float* acc, std::int32_t first_position, std::int32_t n_labels, int n_rows, TopList* lists) {
   constexpr float kNever = __builtin_inff();
   float thresholds[kPanelRows];
   for (int r = 0; r < kPanelRows; ++r) thresholds[r] = r < n_rows ? lists[r].threshold : kNever;
@@ -125,6 +167,7 @@ void select_row(const float* acc, std::int32_t n_labels, TopList& list) {
 }  // namespace
 
 extern const Kernels kKernels;
-const Kernels kKernels{UMPTEEN_QUOTE(UMPTEEN_ISA), add_panel, add_row, select_panel, select_row};
+const Kernels kKernels{
+    UMPTEEN_QUOTE(UMPTEEN_ISA), kRowMaskCycles, list_labels, add_panel, add_row, select_panel, select_row};
 
 }  // namespace umpteen::UMPTEEN_ISA

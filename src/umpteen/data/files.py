@@ -27,8 +27,11 @@ def read_bytes(path: PathLike) -> NDArray[np.uint8]:
     path = Path(path)
     if path.is_dir():
         raise DataError(f"{path}: is a directory, but must be a file")
-    with path.open("rb") as file:
+    # Unbuffered: a buffered file would gather the whole content twice.
+    with path.open("rb", buffering=0) as file:
         start = file.read(6)
+        while 0 < len(start) < 6 and (more := file.read(6 - len(start))):  # a pipe may give less than was asked
+            start += more
         content: bytes | bytearray
         try:
             if start.startswith(b"\x1f\x8b"):
@@ -38,7 +41,7 @@ def read_bytes(path: PathLike) -> NDArray[np.uint8]:
             elif start.startswith(b"\x28\xb5\x2f\xfd"):
                 content = _read_zstd(start, file)
             else:
-                # Plain: one read into one buffer of the right size, where the system knows the size.
+                # Plain: read into one buffer of the right size, where the system knows it.
                 content = _rewound(file, start).read()
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise DataError(f"{path}: the compressed data is damaged or cut short ({error})") from error

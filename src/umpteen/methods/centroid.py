@@ -74,7 +74,7 @@ class Centroid(OneVsRest):
         weights = count_weights_bound(X, Y)
         size = self.shard_size(Y.shape[1])
         n_shards = -(-Y.shape[1] // size)
-        tables = n_shards * (X.shape[1] + 1) * 4 + Y.shape[1] * 8
+        tables = n_shards * (X.shape[1] + 1) * 8 + Y.shape[1] * 8
         weight_bytes = 2 + (2 if self.weight_type == "float16" else 4)
         model_bytes = int(weights.sum()) * weight_bytes + tables
         shard_weights = np.add.reduceat(weights, np.arange(0, Y.shape[1], size))

@@ -56,7 +56,7 @@ class OneVsRest(Method):
     def shard_size(self, n_labels: int) -> int:
         """Labels per shard: enough shards to spread and to resume, few enough that each one's table of features,
         as long as X is wide, stays small beside its weights."""
-        return self.labels_per_shard or int(np.clip(-(-n_labels // 16), 512, 16384))
+        return self.labels_per_shard or int(np.clip(-(-n_labels // 16), 1024, 16384))
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         labels: NDArray[np.int32] = task.plan

@@ -1,9 +1,10 @@
 """Linear models: a weight per (feature, label) and a bias per label, in blocks of labels.
 
 Used by every method that ends in ``score = w·x + b``. A block (shard) lies feature by feature: a row touches few
-features, and each touched feature then reads one contiguous run of (label, weight). Within a block labels are 16-bit
-positions, and weights are float16 times one power of two, which keeps 11 bits of each weight whatever its size;
-float32 on request. Labels that were never trained have a bias of -inf and are never ranked.
+features, and each touched feature then reads one contiguous run of weights. Which labels they belong to is said by
+16-bit positions within the block, or, where that is shorter, by one 16-bit mask per 16 labels. Weights are float16
+times one power of two, which keeps 11 bits of each weight whatever its size; float32 on request. Labels that were
+never trained have a bias of -inf and are never ranked. cpp/include/umpteen/linear_shard.hpp specifies the layout.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from umpteen.threads import resolve_threads
 
 MAX_LABELS_PER_SHARD = 65536
 WEIGHT_TYPES = ("float16", "float32")
+_ARRAYS = ("indptr", "position_ptr", "positions", "weights", "bias", "label_ids")
 
 
 @dataclass(frozen=True, eq=False)
 class LinearShard:
     """One block of labels, as it lies in its files."""
 
-    indptr: NDArray[np.uint32]  # n_features + 1
-    labels: NDArray[np.uint16]  # nnz, positions within the block, rising within a feature
-    weights: NDArray[Any]  # nnz, float16 or float32
+    indptr: NDArray[np.uint32]  # n_features + 1: where each feature's weights start
+    position_ptr: NDArray[np.uint32]  # n_features + 1: where its positions start
+    positions: NDArray[np.uint16]  # labels or masks, whichever is shorter
+    weights: NDArray[Any]  # nnz and some padding, float16 or float32
     bias: NDArray[np.float32]  # n_labels
     label_ids: NDArray[np.int32]  # n_labels, rising
     scale: float  # a power of two; the weight is weights * scale
@@ -59,10 +62,15 @@ class LinearShard:
                 f"but has {W.shape[0]} and {W.nnz}; use fewer labels per shard"
             )
         scale = _power_of_two_scale(W.data) if weight_type == "float16" else 1.0
+        indptr = W.indptr.astype(np.uint32)
+        position_ptr, positions = _native.pack_positions(indptr, W.indices.astype(np.int32), W.shape[0])
+        weights = np.zeros(W.nnz + _native.WEIGHT_PADDING, weight_type)
+        weights[: W.nnz] = W.data / np.float32(scale)
         return cls(
-            indptr=W.indptr.astype(np.uint32),
-            labels=W.indices.astype(np.uint16),
-            weights=(W.data / np.float32(scale)).astype(weight_type),
+            indptr=indptr,
+            position_ptr=position_ptr,
+            positions=positions,
+            weights=weights,
             bias=np.asarray(bias, np.float32),
             label_ids=np.asarray(label_ids, np.int32),
             scale=scale,
@@ -72,26 +80,33 @@ class LinearShard:
     def from_part(cls, part: Part) -> LinearShard:
         fields = dict(part.arrays)
         scale = part.scalars.get("scale")
-        missing = {"indptr", "labels", "weights", "bias", "label_ids"} - fields.keys()
+        missing = set(_ARRAYS) - fields.keys()
         if missing or not isinstance(scale, (int, float)) or not 0 < scale < np.inf:
             raise ModelCorruptError(
                 f"a linear shard needs its arrays and a positive scale ({sorted(missing)}, {scale})"
             )
         # -inf cannot stand in JSON, but it can in an array; untrained labels carry it there.
         return cls(
-            **{name: fields[name] for name in ("indptr", "labels", "weights", "bias", "label_ids")},
+            **{name: fields[name] for name in _ARRAYS},
             scale=scale,
         )
 
     def to_part(self) -> Part:
-        arrays = {name: getattr(self, name) for name in ("indptr", "labels", "weights", "bias", "label_ids")}
-        return Part(arrays, {"scale": self.scale})
+        return Part({name: getattr(self, name) for name in _ARRAYS}, {"scale": self.scale})
+
+    @property
+    def nnz(self) -> int:
+        """How many weights are stored."""
+        return int(self.indptr[-1])
 
     def to_weights(self) -> tuple[Any, NDArray[np.float32]]:
         """(W, bias) as `from_weights` takes them; W is CSR, n_labels x n_features."""
-        data = self.weights.astype(np.float32) * np.float32(self.scale)
+        data = self.weights[: self.nnz].astype(np.float32) * np.float32(self.scale)
         shape = (len(self.label_ids), len(self.indptr) - 1)
-        W = sp.csc_matrix((data, self.labels.astype(np.int32), self.indptr.astype(np.int64)), shape=shape)
+        labels = _native.unpack_positions(
+            self.indptr, self.position_ptr, self.positions, self.weights, len(self.label_ids)
+        )
+        W = sp.csc_matrix((data, labels, self.indptr.astype(np.int64)), shape=shape)
         return W.tocsr(), np.array(self.bias)
 
 
@@ -122,9 +137,7 @@ class LinearModel:
         seen = np.zeros(n_labels, bool)
         for shard in self.shards:
             try:
-                self._scorer.add_shard(
-                    shard.indptr, shard.labels, shard.weights, shard.bias, shard.label_ids, shard.scale
-                )
+                self._scorer.add_shard(*(getattr(shard, name) for name in _ARRAYS), shard.scale)
             except (ValueError, TypeError) as error:
                 raise ModelCorruptError(f"a linear shard is not usable: {str(error).splitlines()[0]}") from error
             if seen[shard.label_ids].any():
@@ -142,7 +155,7 @@ class LinearModel:
     @property
     def nnz(self) -> int:
         """How many weights are stored."""
-        return sum(len(shard.weights) for shard in self.shards)
+        return sum(shard.nnz for shard in self.shards)
 
     def describe(self) -> dict[str, Any]:
         """Facts for `umpteen inspect`."""
