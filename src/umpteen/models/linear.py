@@ -137,7 +137,15 @@ class LinearModel:
         seen = np.zeros(n_labels, bool)
         for shard in self.shards:
             try:
-                self._scorer.add_shard(*(getattr(shard, name) for name in _ARRAYS), shard.scale)
+                self._scorer.add_shard(
+                    shard.indptr,
+                    shard.position_ptr,
+                    shard.positions,
+                    shard.weights,
+                    shard.bias,
+                    shard.label_ids,
+                    shard.scale,
+                )
             except (ValueError, TypeError) as error:
                 raise ModelCorruptError(f"a linear shard is not usable: {str(error).splitlines()[0]}") from error
             if seen[shard.label_ids].any():
