@@ -75,7 +75,7 @@ def main() -> None:
     unit = Preprocessing(normalize=True)
     train_X, X = unit.transform(train.X), unit.transform(test.X)
     model = umpteen.Centroid(weight_type="float32").fit(train.X, train.Y)
-    W = sp.vstack([shard.to_weights()[0] for shard in model.model_.shards], format="csr")
+    W, _ = model.model_.to_weights()
     half = umpteen.Centroid().fit(train.X, train.Y)
     rows = [as_csr(X[i], "X") for i in range(N_SINGLE)]
     user_rows = [test.X[i] for i in range(N_SINGLE)]

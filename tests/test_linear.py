@@ -164,6 +164,18 @@ def test_packing_round_trips(weight_type, density):
             np.testing.assert_array_equal(getattr(again, name), getattr(shard, name))
 
 
+def test_weights_by_label():
+    model = random_model(19, n_labels=50, n_shards=3, weight_type="float32")
+    dropped = LinearModel(model.shards[:2], 90, 50)
+    W, bias = dropped.to_weights()
+    assert W.shape == (50, 90)
+    for shard in model.shards[:2]:
+        np.testing.assert_array_equal(W[shard.label_ids].toarray(), shard.to_weights()[0].toarray())
+        np.testing.assert_array_equal(bias[shard.label_ids], shard.bias)
+    assert W[model.shards[2].label_ids].nnz == 0
+    assert np.isneginf(bias[model.shards[2].label_ids]).all()
+
+
 def test_positions_are_lists_or_masks_whichever_is_shorter():
     rng = np.random.default_rng(0)
     density = np.array([0.0, 0.01, 0.05, 0.0625, 0.07, 0.5, 1.0])

@@ -5,6 +5,7 @@ void register_parallel(nanobind::module_& m);
 void register_text(nanobind::module_& m);
 void register_rows(nanobind::module_& m);
 void register_linear(nanobind::module_& m);
+void register_newton(nanobind::module_& m);
 }  // namespace umpteen
 
 NB_MODULE(_native, m) {
@@ -13,4 +14,5 @@ NB_MODULE(_native, m) {
   umpteen::register_text(m);
   umpteen::register_rows(m);
   umpteen::register_linear(m);
+  umpteen::register_newton(m);
 }

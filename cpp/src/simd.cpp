@@ -8,57 +8,74 @@ namespace umpteen {
 
 namespace baseline {
 extern const Kernels kKernels;
-}
+extern const NewtonKernels kNewtonKernels;
+}  // namespace baseline
 #ifdef UMPTEEN_HAS_avx2
 namespace avx2 {
 extern const Kernels kKernels;
-}
+extern const NewtonKernels kNewtonKernels;
+}  // namespace avx2
 namespace avx512 {
 extern const Kernels kKernels;
-}
+extern const NewtonKernels kNewtonKernels;
+}  // namespace avx512
 #endif
 
 namespace {
 
-std::vector<const Kernels*> runnable() {
-  std::vector<const Kernels*> found{&baseline::kKernels};
+/// All the tables of one instruction set.
+struct Tables {
+  const Kernels* scoring;
+  const NewtonKernels* newton;
+};
+
+std::vector<Tables> runnable() {
+  std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels}};
 #ifdef UMPTEEN_HAS_avx2
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
-    found.push_back(&avx2::kKernels);
+    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      found.push_back(&avx512::kKernels);
+      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels});
   }
 #endif
   return found;
 }
 
-const Kernels* find(const std::string& name) {
+/// The place of an instruction set among those that run here.
+std::size_t find(const std::string& name) {
+  const std::vector<Tables> all = runnable();
   std::string known;
-  for (const Kernels* table : runnable()) {
-    if (name == table->name) return table;
-    known += std::string(known.empty() ? "" : ", ") + table->name;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (name == all[i].scoring->name) return i;
+    known += std::string(known.empty() ? "" : ", ") + all[i].scoring->name;
   }
   throw std::invalid_argument("the SIMD instruction set must be one this machine runs (" + known + "), but is '" +
                               name + "'");
 }
 
-std::atomic<const Kernels*>& current() {
-  static std::atomic<const Kernels*> table = [] {
+std::atomic<std::size_t>& current() {
+  static std::atomic<std::size_t> place = [] {
     const char* wanted = std::getenv("UMPTEEN_SIMD");
-    return wanted != nullptr && *wanted != '\0' ? find(wanted) : runnable().back();
+    return wanted != nullptr && *wanted != '\0' ? find(wanted) : runnable().size() - 1;
   }();
-  return table;
+  return place;
+}
+
+const Tables& tables() {
+  static const std::vector<Tables> all = runnable();
+  return all[current().load(std::memory_order_relaxed)];
 }
 
 }  // namespace
 
-const Kernels& kernels() { return *current().load(std::memory_order_relaxed); }
+const Kernels& kernels() { return *tables().scoring; }
+const NewtonKernels& newton_kernels() { return *tables().newton; }
 
 std::vector<std::string> available_simd() {
   std::vector<std::string> names;
-  for (const Kernels* table : runnable()) names.emplace_back(table->name);
+  for (const Tables& table : runnable()) names.emplace_back(table.scoring->name);
   return names;
 }
 

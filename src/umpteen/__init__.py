@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Centroid": "umpteen.methods.centroid",
     "Dataset": "umpteen.data.dataset",
+    "DiSMEC": "umpteen.methods.dismec",
     "Metrics": "umpteen.evaluation.metrics",
     "evaluate": "umpteen.evaluation.metrics",
     "load": "umpteen.methods",
@@ -69,3 +70,4 @@ if TYPE_CHECKING:
     from umpteen.evaluation.metrics import evaluate as evaluate
     from umpteen.methods import load as load
     from umpteen.methods.centroid import Centroid as Centroid
+    from umpteen.methods.dismec import DiSMEC as DiSMEC

@@ -30,6 +30,7 @@ struct RowPanel {
 };
 
 /// The innermost loops, one table per instruction set. The code is in src/simd/, compiled once for each.
+struct NewtonKernels;
 struct Kernels {
   const char* name;
   /// What add_row takes for sixteen labels given by a mask, in cycles, measured.
@@ -49,9 +50,23 @@ struct Kernels {
   void (*select_row)(const float* acc, std::int32_t n_labels, TopList& list);
 };
 
+/// The same for training; src/simd/newton.cpp says what each computes.
+struct NewtonKernels {
+  void (*multiply_panel)(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices,
+                         const float* data, const float* panel, float* out);
+  float (*dot_sparse)(const std::int32_t* indices, const float* data, std::int64_t n, const float* v);
+  void (*add_sparse)(const std::int32_t* indices, const float* data, std::int64_t n, float factor, float* out);
+  double (*dot_dense)(const float* a, const float* b, std::int64_t n);
+  void (*add_dense)(const float* a, float factor, const float* b, std::int64_t n, float* out);
+  void (*line_derivatives)(const float* m, const float* d, std::int64_t n, float t, double* first, double* second);
+  std::int64_t (*find_above)(const float* value, const float* norm, std::int64_t n, float slack, float limit,
+                             std::int32_t* out);
+};
+
 /// The kernels in use: the best this machine can run, unless the environment variable UMPTEEN_SIMD names
 /// another.
 const Kernels& kernels();
+const NewtonKernels& newton_kernels();
 
 /// Names of the instruction sets this build has and this machine can run, plainest first.
 std::vector<std::string> available_simd();

@@ -9,7 +9,10 @@ from umpteen.data.files import PathLike
 from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, ParamError
 
 #: Name on the command line and in manifests -> where it lives. Imported when asked for.
-METHODS = {"centroid": "umpteen.methods.centroid:Centroid"}
+METHODS = {
+    "centroid": "umpteen.methods.centroid:Centroid",
+    "dismec": "umpteen.methods.dismec:DiSMEC",
+}
 
 
 def method_class(name: str) -> Any:

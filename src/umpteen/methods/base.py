@@ -42,14 +42,14 @@ HOW = ("threads", "engine")
 class TrainingData:
     """What every shard is trained from; shared and read-only."""
 
-    X: Csr  # preprocessed, with the bias column if there is one
+    X: Csr  # preprocessed, without the bias column
     Y: Csr
-    n_features: int  # of the user's X, without the bias column
+    bias: float  # the value of the bias column; 0 for none
 
     @cached_property
     def rows_of(self) -> Any:
-        """Y by label: the rows of label l are indices[indptr[l]:indptr[l + 1]]."""
-        return self.Y.tocsc()
+        """Y by label: the rows of label l, rising, are indices[indptr[l]:indptr[l + 1]]."""
+        return self.Y.tocsc()  # SciPy's conversion sorts
 
 
 class Method(abc.ABC):
@@ -165,7 +165,7 @@ class Method(abc.ABC):
         check_fits(self.estimate(X, Y), "use fewer threads, smaller shards, or a method with a smaller model")
 
         steps = self.preprocessing().fit(X)
-        data = TrainingData(steps.append_bias(steps.transform(X, threads=self.threads)), Y, X.shape[1])
+        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
         tasks = self.plan(data)
         shared_parts = _shared_parts(steps, count_labels(Y, "Y").counts, label_names)
         header = self._header(X.shape, Y.shape[1], steps)

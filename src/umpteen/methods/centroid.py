@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +12,7 @@ from umpteen.data.matrix import Csr
 from umpteen.engines.base import Engine, Parallelism, Resources
 from umpteen.memory import Estimate
 from umpteen.methods.base import TrainingData
-from umpteen.methods.one_vs_rest import OneVsRest, count_weights_bound
+from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
 from umpteen.threads import resolve_threads
 
 #: Bytes per weight while a shard is made: the product, its transpose and the packed copy.
@@ -64,11 +64,12 @@ class Centroid(OneVsRest):
         self.threads = threads
         self.engine = engine
 
-    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> Any:
+    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         members = data.rows_of[:, labels].T.tocsr()
         counts = np.diff(members.indptr)
         sums = members @ data.X
-        return sp.diags(1 / np.maximum(counts, 1).astype(np.float32)) @ sums
+        means = sp.diags(1 / np.maximum(counts, 1).astype(np.float32)) @ sums
+        return LabelWeights(means, np.zeros(len(labels), np.float32))
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
         weights = count_weights_bound(X, Y)

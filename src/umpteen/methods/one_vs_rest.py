@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,13 @@ from umpteen.models.saving import shard_name
 from umpteen.models.store import Part
 
 
+class LabelWeights(NamedTuple):
+    """What training some labels gives."""
+
+    W: Any  # sparse, n_labels x n_features
+    bias: NDArray[np.float32]  # n_labels: what is added to each score
+
+
 class OneVsRest(Method):
     """A method that trains each label's weights on their own."""
 
@@ -29,8 +36,8 @@ class OneVsRest(Method):
     labels_per_shard: int | None
 
     @abc.abstractmethod
-    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> Any:
-        """The weights of these labels, sparse, len(labels) x columns of data.X."""
+    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
+        """The weights of these labels."""
 
     def validate(self) -> None:
         if self.weight_type not in WEIGHT_TYPES:
@@ -44,12 +51,13 @@ class OneVsRest(Method):
         return Preprocessing(tfidf=self.tfidf, normalize=self.normalize)
 
     def plan(self, data: TrainingData) -> list[Task]:
-        n_labels = data.Y.shape[1]
-        size = self.shard_size(n_labels)
+        """Blocks of labels of like frequency, the most frequent first."""
+        size = self.shard_size(data.Y.shape[1])
         counts = np.diff(data.rows_of.indptr)
+        by_frequency = np.argsort(-counts, kind="stable").astype(np.int32)
         tasks = []
-        for index, begin in enumerate(range(0, n_labels, size)):
-            labels = np.arange(begin, min(begin + size, n_labels), dtype=np.int32)
+        for index, begin in enumerate(range(0, len(counts), size)):
+            labels = np.sort(by_frequency[begin : begin + size])
             tasks.append(Task(shard_name(index), labels, float(len(labels) + counts[labels].sum())))
         return tasks
 
@@ -60,11 +68,7 @@ class OneVsRest(Method):
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         labels: NDArray[np.int32] = task.plan
-        W = self.train_labels(data, labels, resources).tocsr()
-        bias = np.zeros(len(labels), np.float32)
-        if W.shape[1] > data.n_features:
-            bias = self.preprocessing().bias * np.asarray(W[:, data.n_features].todense(), np.float32).ravel()
-            W = W[:, : data.n_features]
+        W, bias = self.train_labels(data, labels, resources)
         # A label nobody has was not trained, and must not be ranked by the accident of its score.
         bias[np.diff(data.rows_of.indptr)[labels] == 0] = -np.inf
         return LinearShard.from_weights(W, bias, labels, self.weight_type).to_part()

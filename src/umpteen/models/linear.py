@@ -160,6 +160,21 @@ class LinearModel:
     def to_parts(self) -> list[Part]:
         return [shard.to_part() for shard in self.shards]
 
+    def to_weights(self) -> tuple[Csr, NDArray[np.float32]]:
+        """All weights by label, CSR n_labels x n_features, and the biases; -inf for labels that are not ranked."""
+        parts = [shard.to_weights() for shard in self.shards]
+        ids = np.concatenate([np.zeros(0, np.int64), *(shard.label_ids for shard in self.shards)])
+        bias = np.full(self.n_labels, -np.inf, np.float32)
+        for shard, (_, values) in zip(self.shards, parts, strict=True):
+            bias[shard.label_ids] = values
+        # Rows of no shard are empty: they take the place of an empty row below all others.
+        stacked = sp.vstack(
+            [*(W for W, _ in parts), sp.csr_matrix((1, self.n_features), dtype=np.float32)], format="csr"
+        )
+        place = np.full(self.n_labels, len(ids))
+        place[ids] = np.arange(len(ids))
+        return stacked[place], bias
+
     @property
     def nnz(self) -> int:
         """How many weights are stored."""

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "umpteen/csr.hpp"
+#include "umpteen/parallel.hpp"
+
+namespace umpteen {
+
+/// One-vs-rest support vector machines with squared hinge loss, one per label:
+///
+///     min over (w, b)   1/2 |w|^2 + 1/2 b^2 + C sum_i c_i max(0, m_i)^2,   m_i = 1 - s_i (w.x_i + b * bias)
+///
+/// s_i = +1 for the label's rows and -1 for all others; c_i = positive_cost of the label, or 1. Strictly convex: the
+/// optimum is one, whatever the route.
+struct SvmProblem {
+  CsrView X;
+  const std::int64_t* label_indptr;  // n_labels + 1
+  const std::int32_t* label_rows;    // the rows of each label, rising
+  const float* positive_cost;        // n_labels
+  std::int64_t n_labels;
+  double C;
+  double bias;        // the value of the constant feature; 0 for none
+  double eps;         // stop at |gradient| <= eps * max(min(n+, n-), 1) / n_rows * |gradient at 0|, LIBLINEAR's rule
+  float prune;        // weights smaller than this are dropped
+  int max_newton;     // steps per label at most
+};
+
+/// The weights that are left, and what it took to find them.
+struct SvmSolution {
+  std::vector<std::int32_t> features;
+  std::vector<float> weights;
+  float bias = 0;       // what is added to every score: b * problem.bias
+  double objective = 0;
+  double gradient = 0;  // its length at the end, relative to the bound at which it stops: <= 1 if converged
+  int newton_steps = 0;
+  int cg_steps = 0;
+  std::int64_t active_rows = 0;   // rows with m > 0, summed over Newton steps
+  std::int64_t checked_rows = 0;  // rows whose score was computed, summed over Newton steps
+};
+
+/// Solves every label. A label's solution depends on the label alone, not on its neighbours or the threads.
+std::vector<SvmSolution> solve_svms(const SvmProblem& problem, int threads, Control& control);
+
+}  // namespace umpteen

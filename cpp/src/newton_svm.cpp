@@ -1,0 +1,571 @@
+#include "umpteen/newton_svm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "umpteen/aligned.hpp"
+#include "umpteen/simd.hpp"
+
+namespace umpteen {
+
+namespace {
+
+using Floats = AlignedVector<float>;
+
+constexpr std::int64_t kRowsPerBlock = 64;  // of the panel's product, so that its output stays in cache
+
+/// What all labels share: row lengths, the mean row and its scores.
+struct Shared {
+  Floats row_norm;  // n_rows
+  Floats mean;      // n_features, without the constant feature
+  Floats mean_dot;  // n_rows: mean.x_i
+  double mean_squared = 0;
+};
+
+Shared prepare(const SvmProblem& problem, int threads, Control& control) {
+  const CsrView& X = problem.X;
+  const NewtonKernels& kernels = newton_kernels();
+  Shared shared;
+  shared.row_norm.resize(static_cast<std::size_t>(X.n_rows));
+  shared.mean_dot.resize(static_cast<std::size_t>(X.n_rows));
+  std::vector<double> sums(static_cast<std::size_t>(X.n_cols), 0);
+  for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) sums[static_cast<std::size_t>(X.indices[i])] += X.data[i];
+  shared.mean.resize(sums.size());
+  for (std::size_t f = 0; f < sums.size(); ++f)
+    shared.mean[f] = static_cast<float>(sums[f] / static_cast<double>(X.n_rows));
+  shared.mean_squared = kernels.dot_dense(shared.mean.data(), shared.mean.data(), X.n_cols);
+  constexpr std::int64_t kRowsPerItem = 1024;
+  parallel_for((X.n_rows + kRowsPerItem - 1) / kRowsPerItem, threads, control, [&](std::int64_t item, int) {
+    for (std::int64_t row = item * kRowsPerItem; row < std::min((item + 1) * kRowsPerItem, X.n_rows); ++row) {
+      const std::int64_t begin = X.indptr[row];
+      const std::int64_t n = X.indptr[row + 1] - begin;
+      const float* data = X.data + begin;
+      shared.row_norm[static_cast<std::size_t>(row)] =
+          static_cast<float>(std::sqrt(kernels.dot_dense(data, data, n)));
+      shared.mean_dot[static_cast<std::size_t>(row)] =
+          kernels.dot_sparse(X.indices + begin, data, n, shared.mean.data());
+    }
+  });
+  return shared;
+}
+
+/// A row that takes part in a product: its entries, features possibly renumbered.
+struct SparseRow {
+  const std::int32_t* indices;
+  const float* data;
+  std::int64_t n;
+  float factor;  // 2 C c_i
+};
+
+/// One label on its way to the optimum.
+struct LabelState {
+  std::int64_t label = 0;
+  const std::int32_t* positives = nullptr;
+  std::int64_t n_positive = 0;
+  double positive_cost = 1;
+  double stop = 0;    // the length of the gradient at which it is done
+  double length = 0;  // and what it is now
+  bool done = true;
+  Floats w, w_reference, direction;
+  float b = 0, b_reference = 0, b_direction = 0;
+  Floats m_reference;              // of all rows, at w_reference
+  std::vector<std::int32_t> rows;  // whose m is known at w: at least those with m > 0
+  Floats m;                        // of rows
+  bool at_reference = false;       // whether w is w_reference
+  bool full_step = false;          // whether the next step looks at all rows
+  double reach = 0, constant = 0;  // how far scores may move from those at w_reference on the way to w + direction
+};
+
+/// Solves up to sixteen labels side by side. Their Newton directions are found one by one, on the few rows inside the
+/// margin; scores of all rows, where they are needed, are found for all labels together at the price of one reading
+/// of X.
+class PanelSolver {
+ public:
+  PanelSolver(const SvmProblem& problem, const Shared& shared, Control& control, int worker)
+      : problem_(problem),
+        X_(problem.X),
+        shared_(shared),
+        control_(control),
+        worker_(worker),
+        renumber_(X_.n_cols > kRenumberAbove),
+        bias_(static_cast<float>(problem.bias)),
+        states_(kPanelRows),
+        panel_(size(X_.n_cols) * kPanelRows),
+        block_(kRowsPerBlock * kPanelRows),
+        scores_(size(X_.n_rows) * kPanelRows),
+        gradient_(size(X_.n_cols) + 1),
+        is_positive_(size(X_.n_rows), 0),
+        place_(size(X_.n_rows), -1),
+        found_(size(X_.n_rows) + 16),
+        local_of_(renumber_ ? size(X_.n_cols) : 0, -1) {
+    for (LabelState& state : states_) {
+      for (Floats* v : {&state.w, &state.w_reference, &state.direction}) v->resize(size(X_.n_cols));
+      state.m_reference.resize(size(X_.n_rows));
+    }
+  }
+
+  void solve(std::int64_t first_label, std::int64_t n_labels, SvmSolution* solutions) {
+    gather_positive_means(first_label, n_labels);
+    score_panel();
+    for (std::int64_t lane = 0; lane < n_labels; ++lane) start(first_label + lane, lane);
+    for (bool busy = true; busy;) {
+      busy = false;
+      for (std::int64_t lane = 0; lane < n_labels; ++lane) {
+        LabelState& state = states_[size(lane)];
+        if (state.done) continue;
+        find_direction(state, solutions[lane]);
+        control_.check_in(worker_);
+      }
+      renew_references();
+      score_directions();
+      for (std::int64_t lane = 0; lane < n_labels; ++lane) {
+        LabelState& state = states_[size(lane)];
+        if (state.done) continue;
+        busy = true;
+        take_step(state, lane, solutions[lane]);
+        control_.check_in(worker_);
+      }
+    }
+    for (std::int64_t lane = 0; lane < n_labels; ++lane) finish(states_[size(lane)], solutions[lane]);
+  }
+
+ private:
+  /// Above so many features, conjugate gradients work on those that active rows have, renumbered; below, renumbering
+  /// costs more than the longer vectors do.
+  static constexpr std::int64_t kRenumberAbove = 16384;
+
+  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+  SparseRow row_of(std::int32_t row) const {
+    const std::int64_t begin = X_.indptr[row];
+    return {X_.indices + begin, X_.data + begin, X_.indptr[row + 1] - begin, 0};
+  }
+  float dot(const SparseRow& row, const float* v) const {
+    return kernels_.dot_sparse(row.indices, row.data, row.n, v);
+  }
+  double squared_length(const Floats& v) const { return kernels_.dot_dense(v.data(), v.data(), X_.n_cols); }
+
+  // --- all labels of the panel --------------------------------------------------------------------------------
+
+  /// panel_[feature][lane] = mean of the label's rows
+  void gather_positive_means(std::int64_t first_label, std::int64_t n_labels) {
+    std::fill(panel_.begin(), panel_.end(), 0.0F);
+    for (std::int64_t lane = 0; lane < n_labels; ++lane) {
+      const std::int64_t begin = problem_.label_indptr[first_label + lane];
+      const std::int64_t end = problem_.label_indptr[first_label + lane + 1];
+      const float share = 1.0F / static_cast<float>(std::max<std::int64_t>(end - begin, 1));
+      for (std::int64_t r = begin; r < end; ++r) {
+        const SparseRow row = row_of(problem_.label_rows[r]);
+        for (std::int64_t i = 0; i < row.n; ++i)
+          panel_[size(row.indices[i]) * kPanelRows + size(lane)] += share * row.data[i];
+      }
+    }
+  }
+
+  /// scores_[lane] = those of a vector of each label that wants it; nothing is done if none does.
+  template <typename Wants, typename Entry>
+  void score_vectors(Wants wants, Entry entry) {
+    if (std::none_of(states_.begin(), states_.end(), wants)) return;
+    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+      const LabelState& state = states_[size(lane)];
+      const bool wanted = wants(state);
+      for (std::int64_t f = 0; f < X_.n_cols; ++f)
+        panel_[size(f * kPanelRows + lane)] = wanted ? entry(state, size(f)) : 0.0F;
+    }
+    score_panel();
+  }
+
+  void score_directions() {
+    score_vectors([](const LabelState& state) { return !state.done && state.full_step; },
+                  [](const LabelState& state, std::size_t f) { return state.direction[f]; });
+  }
+
+  /// Labels that want to look at all rows but have left their reference come to know all m again first; often that
+  /// is enough to prove most rows out of reach.
+  void renew_references() {
+    const auto wants = [](const LabelState& state) { return !state.done && state.full_step && !state.at_reference; };
+    score_vectors(wants, [](const LabelState& state, std::size_t f) { return state.w[f] - state.w_reference[f]; });
+    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+      LabelState& state = states_[size(lane)];
+      if (!wants(state)) continue;
+      complete_slopes(state, lane, (state.b - state.b_reference) * bias_);
+      kernels_.add_dense(state.m_reference.data(), 1, scores_.data() + lane * X_.n_rows, X_.n_rows,
+                         state.m_reference.data());
+      refer_to_here(state);
+      measure_reach(state);
+    }
+  }
+
+  /// Turns the scores of a change of w into the change of m = 1 - s * score.
+  void complete_slopes(const LabelState& state, std::int64_t lane, float constant) {
+    float* slopes = scores_.data() + lane * X_.n_rows;
+    for (std::int64_t i = 0; i < X_.n_rows; ++i) slopes[i] += constant;
+    for (std::int64_t r = 0; r < state.n_positive; ++r) slopes[state.positives[r]] = -slopes[state.positives[r]];
+  }
+
+  /// scores_[lane][i] = panel[lane].x_i for all rows
+  void score_panel() {
+    for (std::int64_t begin = 0; begin < X_.n_rows; begin += kRowsPerBlock) {
+      const std::int64_t n = std::min(kRowsPerBlock, X_.n_rows - begin);
+      kernels_.multiply_panel(n, X_.indptr + begin, X_.indices, X_.data, panel_.data(), block_.data());
+      for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
+        for (std::int64_t i = 0; i < n; ++i)
+          scores_[size(lane * X_.n_rows + begin + i)] = block_[size(i * kPanelRows + lane)];
+      if (begin % (kRowsPerBlock * 64) == 0) control_.check_in(worker_);
+    }
+  }
+
+  // --- one label ----------------------------------------------------------------------------------------------
+
+  /// w = u * (mean of positives) + v * (mean of all), with u, v such that the two means score +1 and kFar. Aiming
+  /// the average row beyond the margin of -1 leaves few negatives inside it, and only those cost anything later.
+  void start(std::int64_t label, std::int64_t lane) {
+    constexpr double kFar = -3;
+    LabelState& state = states_[size(lane)];
+    state.label = label;
+    state.positives = problem_.label_rows + problem_.label_indptr[label];
+    state.n_positive = problem_.label_indptr[label + 1] - problem_.label_indptr[label];
+    state.positive_cost = problem_.positive_cost[label];
+    state.done = state.n_positive == 0;
+    if (state.done) return;
+
+    const double b2 = problem_.bias * problem_.bias;
+    double pp = b2;
+    double pg = b2;
+    for (std::int64_t f = 0; f < X_.n_cols; ++f) {
+      const double p = panel_[size(f * kPanelRows + lane)];
+      pp += p * p;
+      pg += p * shared_.mean[size(f)];
+    }
+    const double gg = shared_.mean_squared + b2;
+    const double det = pp * gg - pg * pg;
+    double u = 0;
+    double v = 0;
+    // Means that are nearly parallel would need huge u and v of opposite signs; then zero is the better start.
+    if (det > 1e-2 * pp * gg) {
+      u = (gg - kFar * pg) / det;
+      v = (kFar * pp - pg) / det;
+    }
+    const auto uf = static_cast<float>(u);
+    const auto vf = static_cast<float>(v);
+    for (std::int64_t f = 0; f < X_.n_cols; ++f)
+      state.w[size(f)] = uf * panel_[size(f * kPanelRows + lane)] + vf * shared_.mean[size(f)];
+    state.b = static_cast<float>((u + v) * problem_.bias);
+    float* dots = scores_.data() + lane * X_.n_rows;
+    for (std::int64_t i = 0; i < X_.n_rows; ++i)
+      state.m_reference[size(i)] = 1 + (uf * dots[i] + vf * shared_.mean_dot[size(i)] + state.b * bias_);
+    for (std::int64_t r = 0; r < state.n_positive; ++r) {
+      float& m = state.m_reference[size(state.positives[r])];
+      m = 2 - m;
+    }
+    refer_to_here(state);
+
+    // |gradient at 0| = 2 C |sum of c_i s_i x_i|, from the two means.
+    const auto n = static_cast<double>(X_.n_rows);
+    const auto np = static_cast<double>(state.n_positive);
+    const double a = np * (state.positive_cost + 1);
+    const double squared = a * a * pp - 2 * a * n * pg + n * n * gg;
+    state.stop =
+        problem_.eps * std::max(std::min(np, n - np), 1.0) / n * 2 * problem_.C * std::sqrt(std::max(squared, 0.0));
+  }
+
+  /// Where m_reference is that of w: the bounds start anew, and the rows to know are those inside the margin.
+  void refer_to_here(LabelState& state) {
+    state.w_reference = state.w;
+    state.b_reference = state.b;
+    state.at_reference = true;
+    const std::int64_t n =
+        kernels_.find_above(state.m_reference.data(), shared_.row_norm.data(), X_.n_rows, 0, 0, found_.data());
+    state.rows.assign(found_.begin(), found_.begin() + n);
+    state.m.resize(size(n));
+    for (std::int64_t k = 0; k < n; ++k) state.m[size(k)] = state.m_reference[size(found_[size(k)])];
+  }
+
+  void mark_positives(const LabelState& state, std::uint8_t mark) {
+    for (std::int64_t r = 0; r < state.n_positive; ++r) is_positive_[size(state.positives[r])] = mark;
+  }
+
+  /// Gradient, whether that is the end, Newton direction, and how far it may move scores.
+  void find_direction(LabelState& state, SvmSolution& solution) {
+    mark_positives(state, 1);
+    gather_active(state);
+    solution.active_rows += static_cast<std::int64_t>(active_.size());
+    state.length = compute_gradient(state);
+    state.done = state.length <= state.stop || solution.newton_steps >= problem_.max_newton;
+    if (!state.done) {
+      solution.cg_steps += compute_direction(state);
+      measure_reach(state);
+    }
+    mark_positives(state, 0);
+  }
+
+  /// Rows with m > 0 as sparse rows; features_ says which features their numbers mean.
+  void gather_active(const LabelState& state) {
+    active_.clear();
+    active_m_.clear();
+    features_.clear();
+    local_indices_.clear();
+    for (std::size_t k = 0; k < state.rows.size(); ++k) {
+      if (state.m[k] <= 0) continue;
+      SparseRow row = row_of(state.rows[k]);
+      const bool positive = is_positive_[size(state.rows[k])] != 0;
+      row.factor = static_cast<float>(2 * problem_.C * (positive ? state.positive_cost : 1));
+      active_.push_back(row);
+      active_m_.push_back(positive ? -state.m[k] : state.m[k]);  // -s m
+      if (!renumber_) continue;
+      for (std::int64_t i = 0; i < row.n; ++i) {
+        std::int32_t& local = local_of_[size(row.indices[i])];
+        if (local < 0) {
+          local = static_cast<std::int32_t>(features_.size());
+          features_.push_back(row.indices[i]);
+        }
+        local_indices_.push_back(local);
+      }
+    }
+    n_local_ = renumber_ ? static_cast<std::int64_t>(features_.size()) : X_.n_cols;
+    std::int64_t at = 0;
+    if (renumber_)
+      for (SparseRow& row : active_) {
+        row.indices = local_indices_.data() + at;
+        at += row.n;
+      }
+    for (const std::int32_t f : features_) local_of_[size(f)] = -1;
+  }
+
+  /// gradient_ = that of the local features, the bias's last. Returns its length over all features: on those no
+  /// active row has it is w.
+  double compute_gradient(const LabelState& state) {
+    gradient_.resize(size(n_local_) + 1);
+    if (renumber_)
+      for (std::size_t f = 0; f < features_.size(); ++f) gradient_[f] = state.w[size(features_[f])];
+    else
+      std::copy(state.w.begin(), state.w.end(), gradient_.begin());
+    gradient_[size(n_local_)] = 0;
+    const double outside =
+        renumber_ ? squared_length(state.w) - kernels_.dot_dense(gradient_.data(), gradient_.data(), n_local_) : 0;
+    double bias_sum = state.b;
+    for (std::size_t a = 0; a < active_.size(); ++a) {
+      const float factor = active_[a].factor * active_m_[a];
+      kernels_.add_sparse(active_[a].indices, active_[a].data, active_[a].n, factor, gradient_.data());
+      bias_sum += double{factor} * bias_;
+    }
+    gradient_[size(n_local_)] = bias_ > 0 ? static_cast<float>(bias_sum) : 0.0F;
+    return std::sqrt(std::max(outside, 0.0) + kernels_.dot_dense(gradient_.data(), gradient_.data(), n_local_ + 1));
+  }
+
+  /// Conjugate gradients for H d = -g on the local features; on the others H is 1 and d = -w. Without a
+  /// preconditioner: the diagonal of H takes twice the steps.
+  int compute_direction(LabelState& state) {
+    const std::int64_t n = n_local_ + 1;
+    solution_.assign(size(n), 0.0F);
+    residual_.resize(size(n));
+    for (std::size_t f = 0; f < size(n); ++f) residual_[f] = -gradient_[f];
+    search_ = residual_;
+    product_.resize(size(n));
+    double rho = kernels_.dot_dense(residual_.data(), residual_.data(), n);
+    const double enough = 0.1 * 0.1 * state.length * state.length;
+    constexpr int kMostSteps = 200;
+    int steps = 0;
+    for (; steps < kMostSteps && rho > enough; ++steps) {
+      product_ = search_;
+      const float search_bias = search_[size(n_local_)];
+      double bias_sum = search_bias;
+      for (const SparseRow& row : active_) {
+        const float factor = row.factor * (dot(row, search_.data()) + bias_ * search_bias);
+        kernels_.add_sparse(row.indices, row.data, row.n, factor, product_.data());
+        bias_sum += double{factor} * bias_;
+      }
+      product_[size(n_local_)] = static_cast<float>(bias_sum);
+      const double curvature = kernels_.dot_dense(search_.data(), product_.data(), n);
+      if (!(curvature > 0)) break;
+      const auto alpha = static_cast<float>(rho / curvature);
+      kernels_.add_dense(solution_.data(), alpha, search_.data(), n, solution_.data());
+      kernels_.add_dense(residual_.data(), -alpha, product_.data(), n, residual_.data());
+      const double next = kernels_.dot_dense(residual_.data(), residual_.data(), n);
+      kernels_.add_dense(residual_.data(), static_cast<float>(next / rho), search_.data(), n, search_.data());
+      rho = next;
+    }
+    if (renumber_) {
+      for (std::int64_t f = 0; f < X_.n_cols; ++f) state.direction[size(f)] = -state.w[size(f)];
+      for (std::size_t f = 0; f < features_.size(); ++f) state.direction[size(features_[f])] = solution_[f];
+    } else {
+      std::copy_n(solution_.begin(), X_.n_cols, state.direction.begin());
+    }
+    state.b_direction = bias_ > 0 ? solution_[size(n_local_)] : 0.0F;
+    return steps;
+  }
+
+  /// For any row |score(w') - score(w_reference)| <= |x| |w' - w_reference|, so most rows can be proved to stay
+  /// outside the margin all the way to w + d. Where that leaves too many, the next step looks at all rows.
+  void measure_reach(LabelState& state) {
+    away_.resize(state.w.size());
+    kernels_.add_dense(state.w.data(), -1, state.w_reference.data(), X_.n_cols, away_.data());
+    const double ee = kernels_.dot_dense(away_.data(), away_.data(), X_.n_cols);
+    const double ed = kernels_.dot_dense(away_.data(), state.direction.data(), X_.n_cols);
+    const double dd = squared_length(state.direction);
+    state.reach = std::sqrt(std::max({ee, ee + 2 * ed + dd, 0.0})) * 1.0001;
+    const double here = double{state.b - state.b_reference} * bias_;
+    state.constant = std::max({0.0, here, here + double{state.b_direction} * bias_}) + 1e-4;
+    state.full_step = count_reachable(state) * 4 > X_.n_rows;
+  }
+
+  std::int64_t count_reachable(const LabelState& state) {
+    return kernels_.find_above(state.m_reference.data(), shared_.row_norm.data(), X_.n_rows,
+                               static_cast<float>(state.reach), static_cast<float>(-state.constant), found_.data());
+  }
+
+  /// The exact minimum along the direction, at most a full step.
+  void take_step(LabelState& state, std::int64_t lane, SvmSolution& solution) {
+    ++solution.newton_steps;
+    if (state.full_step) {
+      complete_slopes(state, lane, state.b_direction * bias_);
+      const float* slopes = scores_.data() + lane * X_.n_rows;
+      solution.checked_rows += X_.n_rows;
+      const float t = search_line(state, state.m_reference.data(), slopes, X_.n_rows, state.positives);
+      state.done = t <= 0;
+      if (state.done) return;
+      kernels_.add_dense(state.m_reference.data(), t, slopes, X_.n_rows, state.m_reference.data());
+      move(state, t);
+      refer_to_here(state);
+      return;
+    }
+    mark_positives(state, 1);
+    score_reachable(state);
+    mark_positives(state, 0);
+    solution.checked_rows += static_cast<std::int64_t>(state.rows.size());
+    const float t = search_line(state, state.m.data(), slope_.data(), static_cast<std::int64_t>(state.rows.size()),
+                                positive_places_.data());
+    state.done = t <= 0;
+    if (state.done) return;
+    kernels_.add_dense(state.m.data(), t, slope_.data(), static_cast<std::int64_t>(state.m.size()), state.m.data());
+    move(state, t);
+  }
+
+  void move(LabelState& state, float t) {
+    kernels_.add_dense(state.w.data(), t, state.direction.data(), X_.n_cols, state.w.data());
+    state.b += t * state.b_direction;
+    state.at_reference = false;
+  }
+
+  /// rows = those that may enter the margin, and the positives; their m and its slope along the direction.
+  void score_reachable(LabelState& state) {
+    for (std::size_t k = 0; k < state.rows.size(); ++k) place_[size(state.rows[k])] = static_cast<std::int32_t>(k);
+    const std::int64_t n_found = count_reachable(state);
+    next_rows_.clear();
+    next_m_.clear();
+    slope_.clear();
+    positive_places_.clear();
+    const auto add = [&](std::int32_t id) {
+      const bool positive = is_positive_[size(id)] != 0;
+      const float sign = positive ? 1.0F : -1.0F;
+      const SparseRow row = row_of(id);
+      const std::int32_t known = place_[size(id)];
+      const float m = known >= 0 ? state.m[size(known)] : 1 - sign * (dot(row, state.w.data()) + state.b * bias_);
+      if (positive) positive_places_.push_back(static_cast<std::int32_t>(next_rows_.size()));
+      next_rows_.push_back(id);
+      next_m_.push_back(m);
+      slope_.push_back(-sign * (dot(row, state.direction.data()) + state.b_direction * bias_));
+    };
+    for (std::int64_t i = 0; i < n_found; ++i)
+      if (!is_positive_[size(found_[size(i)])]) add(found_[size(i)]);
+    for (std::int64_t r = 0; r < state.n_positive; ++r) add(state.positives[r]);
+    for (const std::int32_t row : state.rows) place_[size(row)] = -1;
+    state.rows.swap(next_rows_);
+    state.m.swap(next_m_);
+  }
+
+  /// Where in (0, 1] the objective along the direction is least; 0 if float32 sees no descent any more. The
+  /// derivative is piecewise linear and rises, so Newton's method kept inside a bracket finds its zero. `positives`
+  /// are the places of the label's rows in m and slope: they count positive_cost times.
+  float search_line(const LabelState& state, const float* m, const float* slope, std::int64_t n,
+                    const std::int32_t* positives) {
+    const double wd =
+        kernels_.dot_dense(state.w.data(), state.direction.data(), X_.n_cols) + double{state.b} * state.b_direction;
+    const double dd = squared_length(state.direction) + double{state.b_direction} * state.b_direction;
+    const double extra = state.positive_cost - 1;
+    const auto derivatives = [&](double t) {
+      double first = 0;
+      double second = 0;
+      kernels_.line_derivatives(m, slope, n, static_cast<float>(t), &first, &second);
+      for (std::int64_t r = 0; extra != 0 && r < state.n_positive; ++r) {
+        const double d = slope[positives[r]];
+        const double value = m[positives[r]] + t * d;
+        if (value > 0) first += extra * value * d, second += extra * d * d;
+      }
+      return std::pair<double, double>(wd + t * dd + 2 * problem_.C * first, dd + 2 * problem_.C * second);
+    };
+    const double at_zero = derivatives(0).first;
+    if (!(at_zero < 0)) return 0;
+    double low = 0;
+    double high = 1;
+    double t = 1;
+    for (int i = 0; i < 30; ++i) {
+      const auto [first, second] = derivatives(t);
+      if (std::abs(first) <= 1e-3 * std::abs(at_zero) || (t >= 1 && first <= 0)) break;
+      (first > 0 ? high : low) = t;
+      const double newton = t - first / second;
+      t = newton > low && newton < high ? newton : (low + high) / 2;
+    }
+    return static_cast<float>(t);
+  }
+
+  void finish(const LabelState& state, SvmSolution& solution) {
+    if (state.n_positive == 0) return;
+    solution.gradient = state.stop > 0 ? state.length / state.stop : 0;
+    mark_positives(state, 1);
+    double loss = 0;
+    for (std::size_t k = 0; k < state.rows.size(); ++k)
+      if (state.m[k] > 0)
+        loss += (is_positive_[size(state.rows[k])] ? state.positive_cost : 1) * double{state.m[k]} * state.m[k];
+    mark_positives(state, 0);
+    solution.objective = 0.5 * (squared_length(state.w) + double{state.b} * state.b) + problem_.C * loss;
+    for (std::int64_t f = 0; f < X_.n_cols; ++f) {
+      const float w = state.w[size(f)];
+      if (std::abs(w) < problem_.prune || w == 0) continue;
+      solution.features.push_back(static_cast<std::int32_t>(f));
+      solution.weights.push_back(w);
+    }
+    solution.bias = state.b * bias_;
+  }
+
+  const SvmProblem& problem_;
+  const CsrView& X_;
+  const Shared& shared_;
+  Control& control_;
+  const int worker_;
+  const bool renumber_;
+  const float bias_;
+  const NewtonKernels& kernels_ = newton_kernels();
+
+  std::vector<LabelState> states_;
+  Floats panel_, block_, scores_;
+
+  // scratch of the label at hand
+  Floats gradient_, solution_, residual_, search_, product_, away_;
+  std::vector<SparseRow> active_;
+  std::vector<float> active_m_;
+  std::int64_t n_local_ = 0;
+  std::vector<std::uint8_t> is_positive_;  // by row
+  std::vector<std::int32_t> place_;        // row -> its place in state.rows, -1 if none
+  std::vector<std::int32_t> found_, next_rows_, positive_places_;
+  std::vector<std::int32_t> features_, local_of_, local_indices_;
+  Floats next_m_, slope_;
+};
+
+}  // namespace
+
+std::vector<SvmSolution> solve_svms(const SvmProblem& problem, int threads, Control& control) {
+  std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
+  const Shared shared = prepare(problem, threads, control);
+  const std::int64_t n_panels = (problem.n_labels + kPanelRows - 1) / kPanelRows;
+  std::vector<std::unique_ptr<PanelSolver>> solvers(static_cast<std::size_t>(clamp_threads(n_panels, threads)));
+  parallel_for(n_panels, threads, control, [&](std::int64_t item, int worker) {
+    auto& solver = solvers[static_cast<std::size_t>(worker)];
+    if (!solver) solver = std::make_unique<PanelSolver>(problem, shared, control, worker);
+    const std::int64_t first = item * kPanelRows;
+    solver->solve(first, std::min<std::int64_t>(kPanelRows, problem.n_labels - first), solutions.data() + first);
+  });
+  return solutions;
+}
+
+}  // namespace umpteen

@@ -1,0 +1,123 @@
+// The innermost loops of Newton's method for one-vs-rest training. Compiled once per instruction set.
+#include "lanes.hpp"
+#include "umpteen/simd.hpp"
+
+namespace umpteen::UMPTEEN_ISA {
+namespace {
+
+/// out[row][lane] = sum over the row's features of x * panel[feature][lane].
+void multiply_panel(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices, const float* data,
+                    const float* panel, float* out) {
+  for (std::int64_t row = 0; row < n_rows; ++row) {
+    // Four sums, since one would wait for each multiply-add before it could start the next.
+    Lanes sums[4] = {broadcast(0), broadcast(0), broadcast(0), broadcast(0)};
+    std::int64_t i = indptr[row];
+    const std::int64_t end = indptr[row + 1];
+    for (; i + 4 <= end; i += 4)
+      for (int j = 0; j < 4; ++j)
+        sums[j] =
+            multiply_add(broadcast(data[i + j]), load(panel + std::int64_t{indices[i + j]} * kPanelRows), sums[j]);
+    for (; i < end; ++i)
+      sums[0] = multiply_add(broadcast(data[i]), load(panel + std::int64_t{indices[i]} * kPanelRows), sums[0]);
+    store(out + row * kPanelRows, add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+  }
+}
+
+/// sum of data[i] * v[indices[i]]
+float dot_sparse(const std::int32_t* indices, const float* data, std::int64_t n, const float* v) {
+  Lanes sums[2] = {broadcast(0), broadcast(0)};
+  std::int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    sums[0] = multiply_add(load(data + i), gather(v, indices + i), sums[0]);
+    sums[1] = multiply_add(load(data + i + 16), gather(v, indices + i + 16), sums[1]);
+  }
+  if (i + 16 <= n) {
+    sums[0] = multiply_add(load(data + i), gather(v, indices + i), sums[0]);
+    i += 16;
+  }
+  float tail = 0;
+  for (; i < n; ++i) tail = multiply_add(data[i], v[indices[i]], tail);
+  return sum(add(sums[0], sums[1])) + tail;
+}
+
+/// out[indices[i]] += factor * data[i]
+void add_sparse(const std::int32_t* indices, const float* data, std::int64_t n, float factor, float* out) {
+  std::int64_t i = 0;
+  for (; i + 4 <= n; i += 4)
+    for (int j = 0; j < 4; ++j) out[indices[i + j]] = multiply_add(factor, data[i + j], out[indices[i + j]]);
+  for (; i < n; ++i) out[indices[i]] = multiply_add(factor, data[i], out[indices[i]]);
+}
+
+double dot_dense(const float* a, const float* b, std::int64_t n) {
+  double total = 0;
+  std::int64_t i = 0;
+  while (i + 16 <= n) {
+    // Blocks short enough that float32 sums stay exact to a few units in the last place.
+    const std::int64_t stop = i + 1024 < n ? i + 1024 : n;
+    Lanes sums = broadcast(0);
+    for (; i + 16 <= stop; i += 16) sums = multiply_add(load(a + i), load(b + i), sums);
+    total += sum(sums);
+  }
+  for (; i < n; ++i) total += double{a[i]} * b[i];
+  return total;
+}
+
+/// out = a + factor * b
+void add_dense(const float* a, float factor, const float* b, std::int64_t n, float* out) {
+  const Lanes factors = broadcast(factor);
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) store(out + i, multiply_add(factors, load(b + i), load(a + i)));
+  for (; i < n; ++i) out[i] = multiply_add(factor, b[i], a[i]);
+}
+
+/// First and second derivative at t of sum of max(0, m + t d)^2 / 2, both summed where m + t d > 0.
+void line_derivatives(const float* m, const float* d, std::int64_t n, float t, double* first, double* second) {
+  *first = *second = 0;
+  const Lanes ts = broadcast(t);
+  const Lanes zero = broadcast(0);
+  std::int64_t i = 0;
+  while (i + 16 <= n) {
+    const std::int64_t stop = i + 1024 < n ? i + 1024 : n;
+    Lanes sum1 = zero;
+    Lanes sum2 = zero;
+    for (; i + 16 <= stop; i += 16) {
+      const Lanes slope = load(d + i);
+      const Lanes value = multiply_add(ts, slope, load(m + i));
+      const Lanes counted = keep_positive(value, slope);
+      sum1 = multiply_add(value, counted, sum1);
+      sum2 = multiply_add(counted, counted, sum2);
+    }
+    *first += sum(sum1);
+    *second += sum(sum2);
+  }
+  for (; i < n; ++i) {
+    const float value = multiply_add(t, d[i], m[i]);
+    if (value <= 0) continue;
+    *first += double{value} * d[i];
+    *second += double{d[i]} * d[i];
+  }
+}
+
+/// Writes the places where value[i] + slack * norm[i] > limit, rising, and returns how many; may write sixteen more.
+std::int64_t find_above(const float* value, const float* norm, std::int64_t n, float slack, float limit,
+                        std::int32_t* out) {
+  std::int32_t* const begin = out;
+  const Lanes slacks = broadcast(slack);
+  const Lanes limits = broadcast(limit);
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    std::uint32_t mask = greater(multiply_add(slacks, load(norm + i), load(value + i)), limits);
+    for (; mask != 0; mask &= mask - 1) *out++ = static_cast<std::int32_t>(i + __builtin_ctz(mask));
+  }
+  for (; i < n; ++i)
+    if (multiply_add(slack, norm[i], value[i]) > limit) *out++ = static_cast<std::int32_t>(i);
+  return out - begin;
+}
+
+}  // namespace
+
+extern const NewtonKernels kNewtonKernels;
+const NewtonKernels kNewtonKernels{multiply_panel, dot_sparse,       add_sparse, dot_dense,
+                                   add_dense,      line_derivatives, find_above};
+
+}  // namespace umpteen::UMPTEEN_ISA

@@ -1,0 +1,169 @@
+"""DiSMEC: exact one-vs-rest with squared hinge loss, pruned (Babbar and Schölkopf, WSDM 2017).
+
+Each label is a support vector machine of its own:
+
+    min over (w, b)   1/2 |w|² + 1/2 b² + C Σ_i c_i max(0, 1 - s_i (w·x_i + b))²
+
+with s_i = +1 for rows that have the label and -1 for all others. The bias is one more constant feature, regularised
+as in LIBLINEAR. The problem is strictly convex, so any solver that reaches its optimum is DiSMEC; ours is Newton's
+method (cpp/include/umpteen/newton_svm.hpp), stopped by LIBLINEAR's rule. Then weights smaller than `prune` are
+dropped.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, offsets
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.propensity import LabelCounts, propensities
+from umpteen.engines.base import Engine, Resources
+from umpteen.errors import ParamError
+from umpteen.memory import Estimate
+from umpteen.methods.base import TrainingData
+from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
+from umpteen.threads import resolve_threads
+
+#: Labels solved side by side; kPanelRows in the kernel.
+_PANEL = 16
+
+
+class DiSMEC(OneVsRest):
+    """One-vs-rest squared-hinge SVMs, solved exactly and pruned.
+
+    Parameters
+    ----------
+    C
+        Weight of the loss against the regulariser.
+    prune
+        Weights smaller than this are dropped; the paper's Δ. 0 keeps all.
+    bias
+        The value of the constant feature; 0 for none.
+    eps
+        A label is done when its gradient has shrunk to ``eps · min(n⁺, n⁻) / n`` of that at zero: LIBLINEAR's rule.
+    positive_weight
+        How many times a row counts for the labels it has.
+    propensity
+        Whether rows also count ``2 / p_l - 1`` times for label l, with p_l its propensity, which favours rare labels.
+    A, B
+        The propensity's constants.
+    max_newton
+        Newton steps per label at most.
+    normalize, tfidf
+        Scale rows to unit length; weight counts by inverse document frequency first.
+    weight_type
+        How weights are stored: "float16" or "float32".
+    labels_per_shard
+        Labels trained and stored together; by default chosen from the number of labels.
+    threads, engine
+        How to compute; the model does not depend on them.
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
+    >>> test = umpteen.make_synthetic(200, 300, 20, seed=1, part="test")
+    >>> labels, _ = umpteen.DiSMEC().fit(train.X, train.Y).predict_topk(test.X, top_k=3)
+    >>> floor, _ = umpteen.Centroid().fit(train.X, train.Y).predict_topk(test.X, top_k=3)
+    >>> umpteen.evaluate(test.Y, labels, k=1)["P@1"] > umpteen.evaluate(test.Y, floor, k=1)["P@1"]
+    True
+    """
+
+    name: ClassVar[str] = "dismec"
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        prune: float = 0.01,
+        bias: float = 1.0,
+        eps: float = 0.01,
+        positive_weight: float = 1.0,
+        propensity: bool = False,
+        A: float = 0.55,
+        B: float = 1.5,
+        max_newton: int = 100,
+        normalize: bool = True,
+        tfidf: bool = False,
+        weight_type: str = "float16",
+        labels_per_shard: int | None = None,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+    ) -> None:
+        self.C = C
+        self.prune = prune
+        self.bias = bias
+        self.eps = eps
+        self.positive_weight = positive_weight
+        self.propensity = propensity
+        self.A = A
+        self.B = B
+        self.max_newton = max_newton
+        self.normalize = normalize
+        self.tfidf = tfidf
+        self.weight_type = weight_type
+        self.labels_per_shard = labels_per_shard
+        self.threads = threads
+        self.engine = engine
+
+    def validate(self) -> None:
+        super().validate()
+        for name in ("C", "eps", "positive_weight"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise ParamError(f"{name} must be a finite number above 0, but is {value}")
+        if not (np.isfinite(self.prune) and self.prune >= 0):
+            raise ParamError(f"prune must be a finite number of at least 0, but is {self.prune}")
+        if int(self.max_newton) != self.max_newton or self.max_newton < 1:
+            raise ParamError(f"max_newton must be an integer of at least 1, but is {self.max_newton}")
+
+    def preprocessing(self) -> Preprocessing:
+        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
+
+    def positive_costs(self, counts: NDArray[np.int64], n_rows: int) -> NDArray[np.float32]:
+        """How many times a row counts for each label it has: c_i of the objective."""
+        costs = np.full(len(counts), self.positive_weight, np.float64)
+        if self.propensity:
+            costs *= 2 / propensities(LabelCounts(counts, n_rows), self.A, self.B) - 1
+        return costs.astype(np.float32)
+
+    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
+        rows_of = data.rows_of[:, labels]
+        counts = np.diff(data.rows_of.indptr).astype(np.int64)
+        solved = _native.solve_svms(
+            offsets(data.X),
+            data.X.indices,
+            data.X.data,
+            data.X.shape[1],
+            rows_of.indptr.astype(np.int64),
+            rows_of.indices.astype(np.int32),
+            self.positive_costs(counts, data.X.shape[0])[labels],
+            C=float(self.C),
+            bias=data.bias,
+            eps=float(self.eps),
+            prune=float(self.prune),
+            max_newton=int(self.max_newton),
+            threads=resources.threads,
+            token=resources.token,
+        )
+        shape = (len(labels), data.X.shape[1])
+        return LabelWeights(
+            sp.csr_matrix((solved["data"], solved["indices"], solved["indptr"]), shape), solved["bias"]
+        )
+
+    def estimate(self, X: Csr, Y: Csr) -> Estimate:
+        (n_rows, n_features), n_labels = X.shape, Y.shape[1]
+        # Pruned weights live mostly on the features of the label's own rows and of its nearest negatives.
+        weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
+        size = self.shard_size(n_labels)
+        n_shards = -(-n_labels // size)
+        weight_bytes = 2 + (2 if self.weight_type == "float16" else 4)
+        model_bytes = int(weights.sum()) * weight_bytes + n_shards * (n_features + 1) * 8 + n_labels * 8
+        panel = 4 * _PANEL * (4 * n_features + 3 * n_rows)
+        shard = int(np.sort(weights)[-size:].sum()) * 40
+        peak = resolve_threads(self.threads) * panel + shard + X.nnz * 8 + Y.nnz * 8 + n_rows * 8
+        return Estimate(peak + model_bytes, model_bytes)

@@ -1,0 +1,247 @@
+"""DiSMEC: the optimum, the stopping rule, degenerate labels, accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import umpteen
+from umpteen import _native
+from umpteen.data.matrix import as_csr, offsets
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.propensity import propensities
+from umpteen.errors import ParamError
+
+from .reference import svm_gradient, svm_objective
+
+SIMD = _native.available_simd()
+
+
+@pytest.fixture(params=SIMD)
+def simd(request):
+    before = _native.simd()
+    _native.use_simd(request.param)
+    yield request.param
+    _native.use_simd(before)
+
+
+def solve(X, Y, *, C=1.0, bias=1.0, eps=0.01, prune=0.0, cost=None, threads=2, max_newton=200):
+    """The kernel on matrices: (W dense, b, everything it says)."""
+    X, columns = as_csr(X, "X"), sp.csc_matrix(Y)
+    cost = np.ones(columns.shape[1], np.float32) if cost is None else np.asarray(cost, np.float32)
+    out = _native.solve_svms(
+        offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64), columns.indices.astype(np.int32),
+        cost, C, bias, eps, prune, max_newton, threads,
+    )  # fmt: skip
+    W = sp.csr_matrix((out["data"], out["indices"], out["indptr"]), (columns.shape[1], X.shape[1])).toarray()
+    return W.astype(np.float64), out["bias"] / (bias or 1.0), out
+
+
+def unit(X):
+    return Preprocessing(normalize=True).transform(X)
+
+
+def liblinear_objective(X, y):
+    """What LIBLINEAR's own primal solver reaches at a tight tolerance, in our objective."""
+    from liblinear.liblinearutil import parameter, problem, train
+
+    target = np.where(y, 1, -1)
+    model = train(problem(target, sp.csr_matrix(X, dtype=np.float64)), parameter("-s 2 -B 1 -c 1 -e 0.00001 -q"))
+    w, b = model.get_decfun()
+    sign = model.get_labels()[0]
+    return svm_objective(X, y, sign * np.array(w), sign * b, 1.0, 1.0)
+
+
+def test_the_gradient_of_the_twin_is_its_finite_difference(tiny):
+    """So that the twin may judge the kernel."""
+    rng = np.random.default_rng(0)
+    X, y = unit(tiny.X), tiny.Y[:, 3].toarray().ravel() > 0
+    w, b = rng.normal(size=X.shape[1]), 0.3
+    gradient, gradient_b = svm_gradient(X, y, w, b, 0.7, 1.5, 2.0)
+    for f in rng.permutation(X.shape[1])[:10]:
+        step = np.zeros_like(w)
+        step[f] = 1e-6
+        rise = svm_objective(X, y, w + step, b, 0.7, 1.5, 2.0) - svm_objective(X, y, w - step, b, 0.7, 1.5, 2.0)
+        assert rise / 2e-6 == pytest.approx(gradient[f], abs=1e-4)
+    rise = svm_objective(X, y, w, b + 1e-6, 0.7, 1.5, 2.0) - svm_objective(X, y, w, b - 1e-6, 0.7, 1.5, 2.0)
+    assert rise / 2e-6 == pytest.approx(gradient_b, abs=1e-4)
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("bias", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("cost", [1.0, 3.5])
+def test_the_gradient_vanishes_as_the_stopping_rule_says(simd, tiny, C, bias, cost):
+    X, Y = unit(tiny.X), tiny.Y.toarray() > 0
+    W, b, out = solve(X, tiny.Y, C=C, bias=bias, eps=1e-3, cost=np.full(40, cost))
+    for label in range(40):
+        y = Y[:, label]
+        zero, zero_b = svm_gradient(X, y, np.zeros(X.shape[1]), 0.0, C, bias, cost)
+        bound = 1e-3 * max(min(y.sum(), (~y).sum()), 1) / len(y) * np.hypot(np.linalg.norm(zero), zero_b)
+        here, here_b = svm_gradient(X, y, W[label], b[label], C, bias, cost)
+        # float32 sums against float64 ones: a little room above the bound
+        assert np.hypot(np.linalg.norm(here), here_b) <= 1.02 * bound + 2e-5 * C * cost
+        assert out["objective"][label] == pytest.approx(
+            svm_objective(X, y, W[label], b[label], C, bias, cost), rel=1e-4
+        )
+    if bias == 0:
+        assert (b == 0).all()
+
+
+def test_every_label_of_bibtex_is_as_good_as_liblinears(bibtex):
+    train, _ = bibtex
+    X, Y = unit(train.X), train.Y.toarray() > 0
+    W, b, _ = solve(X, train.Y, eps=1e-4)
+    for label in range(0, 159, 3):
+        ours = svm_objective(X, Y[:, label], W[label], b[label], 1.0, 1.0)
+        assert ours == pytest.approx(liblinear_objective(X, Y[:, label]), rel=1e-3), label
+
+
+def test_eurlex_labels_from_head_to_tail_are_as_good_as_liblinears(eurlex):
+    train, _ = eurlex
+    by_frequency = np.argsort(-train.label_counts(), kind="stable")
+    chosen = np.sort(by_frequency[[0, 10, 100, 500, 1500, 2500, 3500]])
+    X = unit(train.X)
+    W, b, _ = solve(X, train.Y[:, chosen], eps=1e-4)
+    for i, label in enumerate(chosen):
+        y = train.Y[:, label].toarray().ravel() > 0
+        ours = svm_objective(X, y, W[i], b[i], 1.0, 1.0)
+        assert ours == pytest.approx(liblinear_objective(X, y), rel=1e-3), label
+
+
+def test_the_objective_falls_with_every_newton_step(tiny):
+    X = unit(tiny.X)
+    before = np.full(40, np.inf)
+    for steps in range(12):
+        _, _, out = solve(X, tiny.Y, eps=1e-6, max_newton=max(steps, 1)) if steps else solve(X, tiny.Y, eps=1e6)
+        assert (out["objective"] <= before * (1 + 1e-5)).all()
+        before = out["objective"]
+
+
+def test_more_features_than_are_numbered_through(simd):
+    """Above 16384 features the kernel works on those the active rows have."""
+    data = umpteen.make_synthetic(400, 30_000, 20, features_per_row=30, seed=3)
+    X, Y = unit(data.X), data.Y.toarray() > 0
+    W, b, out = solve(X, data.Y, eps=1e-3)
+    assert (out["gradient"] <= 1).all()
+    for label in range(0, 20, 4):
+        here, here_b = svm_gradient(X, Y[:, label], W[label], b[label], 1.0, 1.0)
+        zero, zero_b = svm_gradient(X, Y[:, label], np.zeros(30_000), 0.0, 1.0, 1.0)
+        rarer = max(min(Y[:, label].sum(), (~Y[:, label]).sum()), 1)
+        bound = 1e-3 * rarer / 400 * np.hypot(np.linalg.norm(zero), zero_b)
+        assert np.hypot(np.linalg.norm(here), here_b) <= 1.02 * bound + 2e-5
+
+
+DEGENERATE = {
+    "one positive": np.eye(30, 1),
+    "all but one": 1 - np.eye(30, 1),
+    "all positive": np.ones((30, 1)),
+}
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+@pytest.mark.parametrize("rows", ["distinct", "duplicate", "empty", "some empty"])
+def test_degenerate_labels_are_solved(case, rows):
+    rng = np.random.default_rng(1)
+    X = rng.random((30, 12)) * (rng.random((30, 12)) < 0.4)
+    if rows == "duplicate":
+        X[:] = X[0]
+    elif rows == "empty":
+        X[:] = 0
+    elif rows == "some empty":
+        X[::2] = 0
+    X, y = unit(as_csr(X, "X")), DEGENERATE[case].ravel() > 0
+    W, b, _ = solve(X, DEGENERATE[case], eps=1e-4)
+    assert np.isfinite(W).all()
+    assert np.isfinite(b).all()
+    here, here_b = svm_gradient(X, y, W[0], b[0], 1.0, 1.0)
+    zero, zero_b = svm_gradient(X, y, np.zeros(12), 0.0, 1.0, 1.0)
+    assert np.hypot(np.linalg.norm(here), here_b) <= 1e-4 * np.hypot(np.linalg.norm(zero), zero_b) + 1e-4
+
+
+def test_a_label_without_rows_is_skipped():
+    _, b, out = solve(np.eye(5), np.zeros((5, 2)))
+    assert (out["newton_steps"] == 0).all()
+    assert len(out["data"]) == 0
+    assert (b == 0).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_same_bytes_whatever_the_threads(simd, tiny, threads):
+    X = unit(tiny.X)
+    want = solve(X, tiny.Y, threads=1)
+    got = solve(X, tiny.Y, threads=threads)
+    np.testing.assert_array_equal(got[0], want[0])
+    np.testing.assert_array_equal(got[1], want[1])
+
+
+def test_pruning_drops_small_weights_only(tiny):
+    X = unit(tiny.X)
+    whole, b, _ = solve(X, tiny.Y)
+    pruned, pruned_b, _ = solve(X, tiny.Y, prune=0.05)
+    np.testing.assert_array_equal(pruned, np.where(np.abs(whole) < np.float32(0.05), 0, whole))
+    np.testing.assert_array_equal(b, pruned_b)
+    assert 0 < (pruned != 0).sum() < (whole != 0).sum()
+
+
+def test_positive_weight_is_a_repeated_row(tiny):
+    """A label's rows counting twice is the same as standing there twice."""
+    model = umpteen.DiSMEC(positive_weight=2.0, eps=1e-4, prune=0, weight_type="float32")
+    once = model.fit(tiny.X, tiny.Y[:, [5]]).model_.shards[0].to_weights()
+    rows = np.flatnonzero(tiny.Y[:, 5].toarray())
+    X, Y = sp.vstack([tiny.X, tiny.X[rows]]), sp.vstack([tiny.Y[:, [5]], tiny.Y[rows][:, [5]]])
+    plain = umpteen.DiSMEC(eps=1e-4, prune=0, weight_type="float32").fit(X, Y).model_.shards[0].to_weights()
+    np.testing.assert_allclose(once[0].toarray(), plain[0].toarray(), atol=2e-3)
+    np.testing.assert_allclose(once[1], plain[1], atol=2e-3)
+
+
+def test_propensity_weights_favour_rare_labels(tiny):
+    model = umpteen.DiSMEC(propensity=True, positive_weight=2.0)
+    counts = tiny.label_counts()
+    costs = model.positive_costs(counts, tiny.n_rows)
+    np.testing.assert_allclose(costs, 2 * (2 / propensities(tiny.Y) - 1), rtol=1e-6)
+    assert costs[counts.argmin()] > costs[counts.argmax()] > 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"C": 0}, {"C": np.nan}, {"eps": -1}, {"prune": -0.1}, {"positive_weight": 0}, {"max_newton": 0}, {"bias": -1}],
+)
+def test_parameters_are_checked(tiny, bad):
+    (name,) = bad
+    with pytest.raises(ParamError, match=f"{name} must be .*, but is"):
+        umpteen.DiSMEC(**bad).fit(tiny.X, tiny.Y)
+
+
+def test_resumes_to_the_same_bytes(tmp_path, tiny):
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        if progress.shards_done == 2:
+            raise Stop
+
+    model = umpteen.DiSMEC(labels_per_shard=8)
+    with pytest.raises(Stop):
+        model.fit(tiny.X, tiny.Y, tmp_path / "a", progress=stop)
+    model.fit(tiny.X, tiny.Y, tmp_path / "a")
+    model.fit(tiny.X, tiny.Y, tmp_path / "b")
+    for file in (tmp_path / "b").rglob("*.*"):
+        assert file.read_bytes() == (tmp_path / "a" / file.relative_to(tmp_path / "b")).read_bytes()
+
+
+def precision(model, test):
+    metrics = umpteen.evaluate(test.Y, model.predict_topk(test.X, 5)[0], deciles=False)
+    return [metrics[f"P@{k}"] for k in (1, 3, 5)]
+
+
+def test_accuracy_on_bibtex(bibtex):
+    train, test = bibtex
+    found = precision(umpteen.DiSMEC().fit(train.X, train.Y), test)
+    assert np.all(np.array(found) >= [63.7, 38.7, 27.9]), found
+
+
+def test_accuracy_on_eurlex(eurlex, tmp_path):
+    train, test = eurlex
+    found = precision(umpteen.DiSMEC().fit(train.X, train.Y, tmp_path / "m"), test)
+    assert np.all(np.array(found) >= [83.6, 70.7, 59.0]), found
