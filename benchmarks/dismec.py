@@ -130,7 +130,7 @@ def profile(train, train_X) -> str:
         f"The solver alone: {seconds:.1f} s. Per label {steps.mean():.1f} Newton steps, {out['cg_steps'].mean():.1f} "
         f"steps of conjugate gradients, {active.mean() / train.n_rows:.2%} of rows inside the margin, "
         f"{out['checked_rows'].sum() / steps.sum() / train.n_rows:.0%} of rows scored in a step. "
-        f"Arithmetic: {full / 1e9:.0f} GFlop to score rows and {newton / 1e9:.0f} GFlop for gradients and directions, "
+        f"Arithmetic: {full / 1e9:.0f} GFlop to score rows, {newton / 1e9:.0f} GFlop for gradients and directions; "
         f"{(full + newton) / seconds / 2e9:.1f} GFlop/s a core."
     )
 

@@ -135,6 +135,18 @@ def test_predict_writes_text_json_lines_and_matrices(tmp_path, files, model):
     np.testing.assert_array_equal(matrix[0].indices[np.argsort(-matrix[0].data)], labels[0])
 
 
+def test_predict_on_features_alone(tmp_path, files, model):
+    data = umpteen.read_xc(files[1])
+    umpteen.write_npz(data, tmp_path / "X.npz", labels=tmp_path / "Y.npz")
+    umpteen.write_xc(data, tmp_path / "tst_X_Xf.txt", labels=tmp_path / "Y.txt")
+    want = run("predict", model, files[1])
+    assert run("predict", model, tmp_path / "X.npz") == want
+    assert run("predict", model, tmp_path / "tst_X_Xf.txt") == want
+    out = run("train", files[0], "--model", tmp_path / "m2", "--valid", tmp_path / "tst_X_Xf.txt",
+              "--valid-labels", tmp_path / "Y.txt")  # fmt: skip
+    assert "nDCG" in out
+
+
 def test_label_names_and_filters(tmp_path, files):
     names = tmp_path / "names.txt"
     names.write_text("".join(f"thing {i}\n" for i in range(16)))
@@ -190,6 +202,18 @@ def test_other_formats(tmp_path, files):
         (["train", "{train}", "--seed", "1"], 1, "error: centroid has no parameter 'seed'"),
         (["train", "{train}", "--engine", "slurm"], 1, "error: engine must be one of local, but is 'slurm'"),
         (["train", "{train}", "--model", "{model}"], 1, "error: .*a finished model is already there"),
+        (["train", "{train}", "--set", "threads=1"], 1, "error: --set threads=… does not go .* use --threads"),
+        (["train", "{train}", "--set", "labels_per_shard=abc"], 1, "error: labels_per_shard must be an integer"),
+        (
+            ["train", "{train}", "--set", "normalize=maybe"],
+            1,
+            "error: normalize must be true or false, but is 'maybe'",
+        ),
+        (["train", "{train}", "--threads", "99999999999"], 1, "error: threads must be at most 4096"),
+        (["train", "{train}", "--valid", "nowhere.txt", "--model", "new"], 1, "error: nowhere.txt: No such file"),
+        (["predict", "{model}", "{train}", "--top-k", "4611686018427387904"], 1, "error: top_k must be at most"),
+        (["predict", "{model}", "{train}", "--exclude", "²"], 1, "error: exclude"),
+        (["predict", "{model}", "{train}", "--output", "nodir/x.txt"], 1, "error: nodir/x.txt: No such file"),
         (["train", "{train}", "--colour"], 2, "No such option"),
         (["evaluate", "{train}", "{train}"], 1, "error: .*holds no manifest.json"),
         (["evaluate", "nowhere", "{train}"], 1, "error: nowhere: there is no such model directory"),

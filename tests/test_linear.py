@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from umpteen import _native
 from umpteen.data.matrix import as_csr
-from umpteen.errors import ModelCorruptError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.models.linear import LinearModel, LinearShard
 
 from . import reference
@@ -151,6 +151,26 @@ def test_float16_keeps_eleven_bits_whatever_the_size_of_the_weights(size, seed):
     assert np.log2(shard.scale) == round(np.log2(shard.scale))
     packed, _ = shard.to_weights()
     np.testing.assert_allclose(packed.toarray(), W.toarray(), rtol=2.0**-11)
+
+
+def test_labels_of_very_different_size_are_kept_in_float32():
+    W = sp.csr_matrix(np.diag([1e13, 1, 1, 1]).astype(np.float32))
+    shard = LinearShard.from_weights(W, np.zeros(4), np.arange(4))
+    assert shard.weights.dtype == np.float32
+    labels, _ = LinearModel([shard], 4, 4).predict_topk(as_csr(np.eye(4), "X"), 1)
+    np.testing.assert_array_equal(labels.ravel(), [0, 1, 2, 3])
+    for size in (1e-44, 3e38):
+        shard = LinearShard.from_weights(sp.csr_matrix(np.full((1, 1), size, np.float32)), [0], [0])
+        np.testing.assert_allclose(shard.to_weights()[0].toarray(), np.float32(size), rtol=2.0**-11)
+    with pytest.raises(DataError, match="weights must be finite"):
+        LinearShard.from_weights(sp.csr_matrix(np.full((1, 1), np.inf, np.float32)), [0], [0])
+
+
+def test_packing_leaves_the_callers_matrix_alone():
+    W = sp.csc_matrix((np.array([1.0, 2.0, 0.0], np.float32), [2, 0, 1], [0, 3]), shape=(3, 1))
+    LinearShard.from_weights(W, np.zeros(3), np.arange(3))
+    np.testing.assert_array_equal(W.data, [1, 2, 0])
+    np.testing.assert_array_equal(W.indices, [2, 0, 1])
 
 
 @pytest.mark.parametrize("weight_type", ["float16", "float32"])

@@ -145,6 +145,106 @@ def test_threads_and_batches_agree(cls, tiny):
 
 
 @every_method
+def test_broken_sparse_matrices_are_refused_not_crashed_on(cls, tiny):
+    def broken(matrix, part, at, value):
+        matrix = matrix.copy()
+        getattr(matrix, part)[at] = value
+        return matrix
+
+    for part, at, value, message in [
+        ("indices", 2, 50_000_000, r"indices must be in \[0, \d+\), but one is 50000000"),
+        ("indices", 2, -7, r"indices must be in \[0, \d+\), but one is -7"),
+        ("indptr", 5, 10**6, "indptr must rise from 0 to its .* indices, but does not"),
+        ("indptr", -1, 1, "indptr must rise from 0 to its .* indices, but does not"),
+    ]:
+        for kind in ("tocsr", "tocsc"):
+            with pytest.raises(DataError, match=f"X's {message}"):
+                cls().fit(broken(getattr(tiny.X, kind)(), part, at, value), tiny.Y)
+            with pytest.raises(DataError, match=f"Y's {message}"):
+                cls().fit(tiny.X, broken(getattr(tiny.Y, kind)(), part, at, value))
+    for value in (np.nan, np.inf, -1):
+        with pytest.raises(
+            DataError, match="Y must hold 0 where a row lacks a label and 1 where it has it, but holds"
+        ):
+            cls().fit(tiny.X, broken(tiny.Y, "data", 0, value))
+
+
+@every_method
+def test_any_number_of_labels_may_be_asked_for(cls, tiny):
+    model = cls().fit(tiny.X, tiny.Y)
+    labels, scores = model.predict_topk(tiny.X[:3], 1000)
+    assert labels.shape == scores.shape == (3, 1000)
+    assert (labels[:, 40:] == -1).all()
+    for top_k in (2**31, 2**62, 2**70):
+        with pytest.raises(ParamError, match="top_k must be at most 2147483647, but is"):
+            model.predict_topk(tiny.X[:3], top_k)
+    with pytest.raises(MemoryLimitError, match="ask for fewer labels or fewer rows"):
+        model.predict_topk(tiny.X, 2**31 - 1)
+    for top_k in ("abc", None, float("nan")):
+        with pytest.raises(ParamError, match="top_k must be an integer of at least 1, but is"):
+            model.predict_topk(tiny.X, top_k)
+
+
+@every_method
+def test_copies_and_pickles(cls, tiny):
+    import copy
+    import pickle
+
+    from sklearn.base import clone
+
+    model = cls().fit(tiny.X, tiny.Y, label_names=[f"n{i}" for i in range(40)])
+    want = model.predict_topk(tiny.X, 5, exclude=["n3"])
+    for same in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        for a, b in zip(same.predict_topk(tiny.X, 5, exclude=["n3"]), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+    with pytest.raises(NotFittedError):
+        clone(model).predict_topk(tiny.X)
+
+
+@every_method
+def test_parameters_are_checked_for_their_kind(cls, tiny):
+    for bad in ({"labels_per_shard": "abc"}, {"labels_per_shard": 1.5}, {"labels_per_shard": True}, {"tfidf": 1},
+                {"normalize": "no"}, {"threads": "x"}, {"threads": float("inf")}, {"threads": 99999}):  # fmt: skip
+        (name,) = bad
+        with pytest.raises(ParamError, match=f"{name} must be .*, but is"):
+            cls(**bad).fit(tiny.X, tiny.Y)
+
+
+@every_method
+def test_ctrl_c_stops_real_training_within_a_second(cls):
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    # One shard, one thread, rows shared by many labels: several seconds of work in one piece.
+    code = f"""
+import numpy as np, scipy.sparse as sp, umpteen
+rng = np.random.default_rng(0)
+n, d, l = 30_000, 2_000, 400
+values = rng.random(n * 200, dtype=np.float32)
+X = sp.csr_matrix((values, rng.integers(0, d, n * 200), np.arange(0, n * 200 + 1, 200)), (n, d))
+Y = sp.csr_matrix((np.ones(n * 40), rng.integers(0, l, n * 40), np.arange(0, n * 40 + 1, 40)), (n, l))
+X.sum_duplicates(); Y.sum_duplicates()
+print("ready", flush=True)
+umpteen.{cls.__name__}(threads=1).fit(X, Y)
+print("done", flush=True)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.7)
+    assert process.poll() is None, "the work was meant to take long"
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - started < 1.5
+    assert "KeyboardInterrupt" in err
+    assert "done" not in out
+
+
+@every_method
 def test_labels_by_name(cls, tiny):
     names = [f"n{i}" for i in range(40)]
     model = cls().fit(tiny.X, tiny.Y, label_names=names)
@@ -153,6 +253,8 @@ def test_labels_by_name(cls, tiny):
     np.testing.assert_array_equal(by_name, model.predict_topk(tiny.X, 1, exclude=[best[0]])[0][:, 0])
     assert by_name[0] != best[0]
     assert set(np.unique(model.predict_topk(tiny.X, 5, include="n3")[0])) == {-1, 3}
+    for same in (3, {3}, (3,), {3: "x"}.keys(), frozenset({"n3"}), np.array([3])):
+        assert set(np.unique(model.predict_topk(tiny.X, 5, include=same)[0])) == {-1, 3}
     with pytest.raises(ParamError, match="exclude holds the unknown label 'law'"):
         model.predict_topk(tiny.X, exclude=["law"])
     with pytest.raises(ParamError, match="include holds label names, but the model has none"):
@@ -181,10 +283,8 @@ def test_progress_is_told(cls, tiny):
 
 @every_method
 def test_memory_is_stated_and_what_does_not_fit_is_refused(cls, tiny, monkeypatch):
-    monkeypatch.setattr("umpteen.memory.available_memory", lambda: 1000)
-    with pytest.raises(
-        MemoryLimitError, match=r"training would need .* of memory, but 1.0 KB are available; use fewer"
-    ):
+    monkeypatch.setattr("umpteen.memory.available_memory", lambda: 50_000)
+    with pytest.raises(MemoryLimitError, match=r"this would need .* of memory, but 50.0 KB are available; use fewer"):
         cls().fit(tiny.X, tiny.Y)
 
 

@@ -331,7 +331,7 @@ def test_kind_of_input_does_not_matter(case):
     expected = evaluate(Y, ranked, train_Y)
     doubled = sp.coo_matrix((np.ones(2 * Y.nnz), np.tile(Y.nonzero(), 2)), shape=Y.shape)
     rows, columns = np.indices(Y.shape).reshape(2, -1)
-    with_zeros = sp.csr_matrix((-3 * Y.toarray().ravel(), (rows, columns)), shape=Y.shape)
+    with_zeros = sp.csr_matrix((3 * Y.toarray().ravel(), (rows, columns)), shape=Y.shape)
     assert with_zeros.nnz == Y.shape[0] * Y.shape[1]  # stored zeros, which are no labels
     for same_Y in (Y.toarray(), Y.tocsc(), doubled, with_zeros, sp.csr_array(Y)):
         assert evaluate(same_Y, ranked, train_Y.toarray()) == expected

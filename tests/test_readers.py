@@ -97,7 +97,7 @@ BAD = {
         r"the header must have 3 counts \(rows, features, labels\), but has 2",
     ),
     "header_four": ("1 5 4 3\n0 1:1\n", 1, "the header must have 3 counts .*, but has 4"),
-    "header_huge": ("1 99999999999 4\n0 1:1\n", 1, "declares 99999999999 features, more than 2147483648"),
+    "header_huge": ("1 99999999999 4\n0 1:1\n", 1, "declares 99999999999 features, more than 2147483647"),
     "label_range": ("2 5 4\n0 1:1\n4 1:1\n", 3, "label id 4 is out of range; the header declares 4 labels"),
     "feature_range": ("1 5 4\n0 5:1\n", 2, "feature id 5 is out of range; the header declares 5 features"),
     "feature_negative": ("0 -1:1\n", 1, "feature id '-1:1' is negative"),
@@ -115,11 +115,11 @@ BAD = {
     "bad_separator": ("0;1 1:1\n", 1, "expected ',' or a space after a label id, found ';1'"),
     "bad_value": ("0 1:1x\n", 1, "the value of feature 1 must be a finite number, but is '1x'"),
     "bad_feature": ("0 x:1\n", 1, "expected a feature id, found 'x:1'"),
-    "id_overflow": ("0 2147483648:1\n", 1, "feature id '2147483648:1' is above 2147483647, the largest id"),
+    "id_overflow": ("0 2147483648:1\n", 1, "feature id '2147483648:1' is above 2147483646, the largest id"),
     "label_overflow": (
         "99999999999999999999 1:1\n",
         1,
-        "label id '99999999999999999999' is above 2147483647",
+        "label id '99999999999999999999' is above 2147483646",
     ),
     "binary": (b"\x00\x01\x02\xff\xfe\n\x80\n", 1, r"expected a label id, found '\\x00\\x01\\x02\\xff\\xfe'"),
     "zero_in_one_based": ("0 1:1\n", 1, "label id 0 is below 1, the first id of a one-based file"),
@@ -145,8 +145,13 @@ def test_the_error_on_the_lowest_line_wins_whatever_the_threads(tmp_path):
 
 
 def test_largest_id_is_allowed(tmp_path):
-    data = umpteen.read_xc(write(tmp_path, "2147483647 2147483647:1\n"))
-    assert (data.n_features, data.n_labels) == (2**31, 2**31)
+    data = umpteen.read_xc(write(tmp_path, "2147483646 2147483646:1\n"))
+    assert data.X.indices.dtype == np.int32
+    umpteen.write_xc(data, tmp_path / "again.txt")
+    same_dataset(umpteen.read_xc(tmp_path / "again.txt"), data)
+    with pytest.raises(umpteen.errors.MemoryLimitError, match="are there really so many"):
+        umpteen.Centroid().fit(data.X, data.Y)
+    assert (data.n_features, data.n_labels) == (2**31 - 1, 2**31 - 1)
 
 
 def test_empty_file_directory_and_missing_file(tmp_path):
@@ -220,7 +225,7 @@ def test_numbers_are_rounded_once_to_float32(value, digits):
 def _parse(text):
     return _native.parse_text(
         np.frombuffer(text.encode(), np.uint8), labels=False, header=False, comments=False, first_feature=0,
-        first_label=0, n_features=-1, n_labels=-1, threads=1,
+        first_label=0, n_features=-1, n_labels=-1, column_kind="feature", threads=1,
     )  # fmt: skip
 
 
@@ -269,6 +274,7 @@ def test_split_files(tmp_path):
      ("1 x\n", 1, r"tr\.txt:1: .* but is 'x'"),
      ("1 2\n", 2, r"tr\.txt:1: column must be in \[0, 2\), but is 2"),
      ("9\n", 0, r"tr\.txt: names row 9, but .* has 2 rows"),
+     ("9" * 23, 0, r"tr\.txt:1: a row number must be"),
      ("", 0, r"tr\.txt: the file is empty")],
 )  # fmt: skip
 def test_bad_split_files(tmp_path, content, column, message):
@@ -481,6 +487,57 @@ print(peak() - before, arrays)
     peak, arrays = map(int, out.stdout.split())
     assert peak > arrays, "the measurement sees nothing"
     assert peak <= path.stat().st_size + 1.5 * arrays
+
+
+def test_writing_follows_links_keeps_modes_and_spares_devices(tmp_path, tiny):
+    target = write(tmp_path, "old", "real.txt")
+    target.chmod(0o600)
+    (tmp_path / "link.txt").symlink_to(target)
+    umpteen.write_xc(tiny, tmp_path / "link.txt")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o600
+    same_dataset(umpteen.read_xc(target), tiny)
+    os.mkfifo(tmp_path / "pipe")
+    got = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    umpteen.write_xc(tiny, tmp_path / "pipe")
+    reader.join()
+    assert (tmp_path / "pipe").is_fifo()
+    assert got[0] == target.read_bytes()
+
+
+def test_features_alone(tmp_path, tiny):
+    from umpteen.data.reading import read_features
+
+    umpteen.write_xc(tiny, tmp_path / "d.txt")
+    umpteen.write_xc(tiny, tmp_path / "tst_X_Xf.txt", labels=tmp_path / "elsewhere.txt")
+    umpteen.write_npz(tiny, tmp_path / "d.npz")
+    umpteen.write_npz(tiny, tmp_path / "X.npz", labels=tmp_path / "Y.npz")
+    umpteen.write_svmlight(tiny, tmp_path / "d.svm")
+    for name in ("d.txt", "tst_X_Xf.txt", "d.npz", "X.npz", "d.svm"):
+        assert (read_features(tmp_path / name, n_features=200) != tiny.X).nnz == 0
+    write(tmp_path, "999999 1:1\n", "d.txt")
+    assert read_features(tmp_path / "d.txt", n_features=200).shape == (1, 200)
+
+
+def test_labels_of_a_pair_are_called_labels(tmp_path):
+    write(tmp_path, "1 3\n0:1\n", "a_X_Xf.txt")
+    write(tmp_path, "1 2\n7:1\n", "a_X_Y.txt")
+    with pytest.raises(umpteen.errors.DataError, match=r"a_X_Y\.txt:2: label id 7 is out of range; .* 2 labels"):
+        umpteen.read_xc(tmp_path / "a_X_Xf.txt")
+
+
+@pytest.mark.parametrize("bad", [{"n_features": "5"}, {"n_features": -5}, {"n_labels": 1.5}, {"threads": 0}])
+def test_options_are_checked(tmp_path, bad):
+    (name,) = bad
+    with pytest.raises(umpteen.errors.ParamError, match=f"{name} must be an integer of at least"):
+        umpteen.read_xc(write(tmp_path, GOOD), **bad)
+
+
+def test_a_file_of_empty_lines_has_no_rows(tmp_path):
+    with pytest.raises(umpteen.errors.DataError, match=r"data\.txt: the file has no rows"):
+        umpteen.read_xc(write(tmp_path, "\n\n"))
 
 
 def test_writing_fails_without_leaving_anything(tmp_path, tiny):

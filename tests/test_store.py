@@ -150,6 +150,38 @@ def test_two_writers_at_once_are_refused(tmp_path):
     ModelWriter.create(tmp_path / "m", header, ["shard-00000"]).close()
 
 
+def test_saving_twice_at_once_keeps_the_first(tmp_path, tiny):
+    model = umpteen.Centroid().fit(tiny.X, tiny.Y)
+    outcomes, barrier = [], threading.Barrier(4)
+
+    def save():
+        barrier.wait()
+        try:
+            model.save(tmp_path / "m.model")
+            outcomes.append("saved")
+        except ModelExistsError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=save) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["refused"] * 3 + ["saved"]
+    umpteen.load(tmp_path / "m.model", checksums=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["m.model"]
+
+
+def test_links_to_models_are_followed(tmp_path, model_dir, tiny):
+    (tmp_path / "link").symlink_to(model_dir)
+    umpteen.Centroid(weight_type="float32").fit(tiny.X, tiny.Y).save(tmp_path / "link", overwrite=True)
+    assert umpteen.load(model_dir).weight_type == "float32"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link2").symlink_to(tmp_path / "empty")
+    umpteen.Centroid().fit(tiny.X, tiny.Y, tmp_path / "link2")
+    umpteen.load(tmp_path / "empty")
+
+
 # --- interruption and resuming --------------------------------------------------------------------------------------
 
 
@@ -213,6 +245,29 @@ def test_only_the_same_run_resumes(tmp_path, tiny, what):
     with pytest.raises(ModelExistsError, match="an unfinished model is there; resume its training"):
         umpteen.Centroid(labels_per_shard=2).fit(tiny.X, tiny.Y, path, resume=False)
     assert tree(path) == before
+
+
+def test_a_run_killed_before_its_first_manifest_starts_anew(tmp_path, tiny):
+    path = tmp_path / "m.model"
+    path.mkdir()
+    (path / ".tmp-manifest.json").write_text("{")
+    (path / ".tmp-shard-00000-x").mkdir()
+    umpteen.Centroid().fit(tiny.X, tiny.Y, path)
+    assert not list(path.glob(".tmp-*"))
+
+
+def test_only_parts_of_this_run_belong_to_the_model(tmp_path, tiny):
+    path = tmp_path / "broken.model"
+    interrupted_fit(path, tiny, after=5, labels_per_shard=2)
+    (path / "notes").mkdir()
+    with ModelWriter.create(tmp_path / "other", {"method": "x"}, []) as writer:
+        writer.write_part("names", Names.encode(["old"] * 40).to_part())
+    (tmp_path / "other" / "names").rename(path / "names")
+    umpteen.Centroid(labels_per_shard=2).fit(tiny.X, tiny.Y, path)
+    assert umpteen.load(path).label_names_ is None
+    assert set(json.loads((path / "manifest.json").read_text())["parts"]) == {
+        "labels", *(f"shard-{i:05d}" for i in range(20))
+    }  # fmt: skip
 
 
 KILLED = """
@@ -308,7 +363,7 @@ def test_no_model_there(tmp_path):
         umpteen.load(tmp_path)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [0, 2, "1", None, True])
 def test_an_unknown_format_version_is_refused(model_dir, version):
     edit_manifest(model_dir, lambda m: m.update(format_version=version))
     with pytest.raises(ModelFormatError, match=rf"format_version must be 1, .* but is {version!r}"):
@@ -376,6 +431,8 @@ MANIFEST_DAMAGE = {
     "bad_param": lambda text: text.replace('"normalize": true,\n', '"normalize": true,\n"colour": 1,\n', 1),
     "array_shape": lambda text: text.replace('"shape": [\n      201\n', '"shape": [\n      202\n', 1),
     "no_parts": lambda text: text.replace('"parts"', '"bits"'),
+    "other_counts": lambda text: text.replace('"n_labels": 40', '"n_labels": 41'),
+    "method_list": lambda text: text.replace('"method": "centroid"', '"method": []'),
     "negative_bytes": lambda text: text.replace('"bytes": ', '"bytes": -', 1),
 }
 

@@ -94,7 +94,9 @@ class LinearScorer {
       std::int64_t top_k, int threads, const std::optional<std::vector<Vector<float>>>& biases,
       const CancelToken* token) const {
     const CsrView X = view_csr(indptr, indices, data, n_features_);
-    if (top_k < 1) throw std::invalid_argument("top_k must be at least 1, but is " + std::to_string(top_k));
+    if (top_k < 1 || top_k > n_labels_)
+      throw std::invalid_argument("top_k must be between 1 and the number of labels, but is " +
+                                  std::to_string(top_k));
     std::vector<LinearShard> shards = shards_;
     if (biases) {
       if (biases->size() != shards.size()) throw std::invalid_argument("one bias per shard is needed");

@@ -13,8 +13,10 @@ namespace {
 
 nb::dict parse_text_binding(const nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& text,
                             bool labels, bool header, bool comments, int first_feature, int first_label,
-                            std::int64_t n_features, std::int64_t n_labels, int threads, const CancelToken* token) {
-  const TextGrammar grammar{labels, header, comments, first_feature, first_label, n_features, n_labels};
+                            std::int64_t n_features, std::int64_t n_labels, const std::string& column_kind,
+                            int threads, const CancelToken* token) {
+  const TextGrammar grammar{labels,      header,     comments, first_feature,
+                            first_label, n_features, n_labels, column_kind.c_str()};
   const std::string_view view(reinterpret_cast<const char*>(text.data()), text.size());
   ParsedText parsed;
   {
@@ -71,7 +73,7 @@ void register_text(nb::module_& m) {
 
   m.def("parse_text", &parse_text_binding, nb::arg("text").noconvert(), nb::arg("labels"), nb::arg("header"),
         nb::arg("comments"), nb::arg("first_feature"), nb::arg("first_label"), nb::arg("n_features"),
-        nb::arg("n_labels"), nb::arg("threads"), nb::arg("token") = nb::none(),
+        nb::arg("n_labels"), nb::arg("column_kind"), nb::arg("threads"), nb::arg("token") = nb::none(),
         "Parses a file held in memory; see text_reader.hpp for the grammar.");
   m.def("format_rows", &format_rows_binding, nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(),
         nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("Y_indptr").noconvert(),

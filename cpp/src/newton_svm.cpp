@@ -90,10 +90,10 @@ class PanelSolver {
         worker_(worker),
         renumber_(X_.n_cols > kRenumberAbove),
         bias_(static_cast<float>(problem.bias)),
-        states_(kPanelRows),
-        panel_(size(X_.n_cols) * kPanelRows),
-        block_(kRowsPerBlock * kPanelRows),
-        scores_(size(X_.n_rows) * kPanelRows),
+        states_(kPanelLabels),
+        panel_(size(X_.n_cols) * kPanelLabels),
+        block_(kRowsPerBlock * kPanelLabels),
+        scores_(size(X_.n_rows) * kPanelLabels),
         gradient_(size(X_.n_cols) + 1),
         is_positive_(size(X_.n_rows), 0),
         place_(size(X_.n_rows), -1),
@@ -157,7 +157,7 @@ class PanelSolver {
       for (std::int64_t r = begin; r < end; ++r) {
         const SparseRow row = row_of(problem_.label_rows[r]);
         for (std::int64_t i = 0; i < row.n; ++i)
-          panel_[size(row.indices[i]) * kPanelRows + size(lane)] += share * row.data[i];
+          panel_[size(row.indices[i]) * kPanelLabels + size(lane)] += share * row.data[i];
       }
     }
   }
@@ -166,11 +166,11 @@ class PanelSolver {
   template <typename Wants, typename Entry>
   void score_vectors(Wants wants, Entry entry) {
     if (std::none_of(states_.begin(), states_.end(), wants)) return;
-    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+    for (std::int64_t lane = 0; lane < kPanelLabels; ++lane) {
       const LabelState& state = states_[size(lane)];
       const bool wanted = wants(state);
       for (std::int64_t f = 0; f < X_.n_cols; ++f)
-        panel_[size(f * kPanelRows + lane)] = wanted ? entry(state, size(f)) : 0.0F;
+        panel_[size(f * kPanelLabels + lane)] = wanted ? entry(state, size(f)) : 0.0F;
     }
     score_panel();
   }
@@ -185,7 +185,7 @@ class PanelSolver {
   void renew_references() {
     const auto wants = [](const LabelState& state) { return !state.done && state.full_step && !state.at_reference; };
     score_vectors(wants, [](const LabelState& state, std::size_t f) { return state.w[f] - state.w_reference[f]; });
-    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+    for (std::int64_t lane = 0; lane < kPanelLabels; ++lane) {
       LabelState& state = states_[size(lane)];
       if (!wants(state)) continue;
       complete_slopes(state, lane, (state.b - state.b_reference) * bias_);
@@ -208,9 +208,9 @@ class PanelSolver {
     for (std::int64_t begin = 0; begin < X_.n_rows; begin += kRowsPerBlock) {
       const std::int64_t n = std::min(kRowsPerBlock, X_.n_rows - begin);
       kernels_.multiply_panel(n, X_.indptr + begin, X_.indices, X_.data, panel_.data(), block_.data());
-      for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
+      for (std::int64_t lane = 0; lane < kPanelLabels; ++lane)
         for (std::int64_t i = 0; i < n; ++i)
-          scores_[size(lane * X_.n_rows + begin + i)] = block_[size(i * kPanelRows + lane)];
+          scores_[size(lane * X_.n_rows + begin + i)] = block_[size(i * kPanelLabels + lane)];
       if (begin % (kRowsPerBlock * 64) == 0) control_.check_in(worker_);
     }
   }
@@ -233,7 +233,7 @@ class PanelSolver {
     double pp = b2;
     double pg = b2;
     for (std::int64_t f = 0; f < X_.n_cols; ++f) {
-      const double p = panel_[size(f * kPanelRows + lane)];
+      const double p = panel_[size(f * kPanelLabels + lane)];
       pp += p * p;
       pg += p * shared_.mean[size(f)];
     }
@@ -249,7 +249,7 @@ class PanelSolver {
     const auto uf = static_cast<float>(u);
     const auto vf = static_cast<float>(v);
     for (std::int64_t f = 0; f < X_.n_cols; ++f)
-      state.w[size(f)] = uf * panel_[size(f * kPanelRows + lane)] + vf * shared_.mean[size(f)];
+      state.w[size(f)] = uf * panel_[size(f * kPanelLabels + lane)] + vf * shared_.mean[size(f)];
     state.b = static_cast<float>((u + v) * problem_.bias);
     float* dots = scores_.data() + lane * X_.n_rows;
     for (std::int64_t i = 0; i < X_.n_rows; ++i)
@@ -557,13 +557,13 @@ class PanelSolver {
 std::vector<SvmSolution> solve_svms(const SvmProblem& problem, int threads, Control& control) {
   std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
   const Shared shared = prepare(problem, threads, control);
-  const std::int64_t n_panels = (problem.n_labels + kPanelRows - 1) / kPanelRows;
+  const std::int64_t n_panels = (problem.n_labels + kPanelLabels - 1) / kPanelLabels;
   std::vector<std::unique_ptr<PanelSolver>> solvers(static_cast<std::size_t>(clamp_threads(n_panels, threads)));
   parallel_for(n_panels, threads, control, [&](std::int64_t item, int worker) {
     auto& solver = solvers[static_cast<std::size_t>(worker)];
     if (!solver) solver = std::make_unique<PanelSolver>(problem, shared, control, worker);
-    const std::int64_t first = item * kPanelRows;
-    solver->solve(first, std::min<std::int64_t>(kPanelRows, problem.n_labels - first), solutions.data() + first);
+    const std::int64_t first = item * kPanelLabels;
+    solver->solve(first, std::min<std::int64_t>(kPanelLabels, problem.n_labels - first), solutions.data() + first);
   });
   return solutions;
 }

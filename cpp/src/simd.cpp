@@ -33,7 +33,8 @@ std::vector<Tables> runnable() {
   std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels}};
 #ifdef UMPTEEN_HAS_avx2
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+      __builtin_cpu_supports("f16c")) {
     found.push_back({&avx2::kKernels, &avx2::kNewtonKernels});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))

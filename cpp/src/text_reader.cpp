@@ -14,7 +14,7 @@ namespace umpteen {
 
 namespace {
 
-constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max() - 1;  // so that their number fits 32 bits
 constexpr std::int64_t kChunkBytes = 1 << 20;
 
 bool is_space(char c) { return c == ' ' || c == '\t'; }
@@ -121,7 +121,7 @@ const char* parse_id(const char* p, const char* end, const IdRule& rule, std::in
     value = value * 10 + (*p - '0');
     if (value > kMaxId)
       throw std::invalid_argument(std::string(rule.kind) + " id " + show_token(begin, end) +
-                                  " is above 2147483647, the largest id");
+                                  " is above 2147483646, the largest id");
     ++p;
   }
   if (p == begin) {
@@ -211,18 +211,20 @@ class RowParser {
       const char* token = p;
       p = parse_id(p, end, feature_rule_, id);
       if (p == end || *p != ':')
-        throw std::invalid_argument("expected ':' after feature id " + std::string(token, p) +
+        throw std::invalid_argument("expected ':' after " + std::string(feature_rule_.kind) + " id " +
+                                    std::string(token, p) +
                                     (p < end ? ", found " + show_token(p, end) : ", found the end of the line"));
       const char* number = p + 1;
       float value = 0;
       p = parse_float(number, end, value);
       if (p == nullptr || (p < end && !is_space(*p)))
-        throw std::invalid_argument("the value of feature " + std::string(token, number - 1) +
-                                    " must be a finite number, but is " +
+        throw std::invalid_argument("the value of " + std::string(feature_rule_.kind) + " " +
+                                    std::string(token, number - 1) + " must be a finite number, but is " +
                                     (number < end && !is_space(*number) ? show_token(number, end) : "missing"));
       if (value > std::numeric_limits<float>::max() || value < std::numeric_limits<float>::lowest())
-        throw std::invalid_argument("the value of feature " + std::string(token, number - 1) + " is " +
-                                    show_token(number, end) + ", too large for a 32-bit float");
+        throw std::invalid_argument("the value of " + std::string(feature_rule_.kind) + " " +
+                                    std::string(token, number - 1) + " is " + show_token(number, end) +
+                                    ", too large for a 32-bit float");
       ids[n] = id;
       values[n] = value;
       if (n > 0 && id <= ids[n - 1]) sorted = false;
@@ -290,7 +292,7 @@ std::vector<Chunk> split_into_chunks(const char* begin, const char* end) {
 
 std::int64_t check_count(std::int64_t count, const char* what) {
   if (count > kMaxId + 1)
-    throw ParseError(1, "the header declares " + std::to_string(count) + " " + what + ", more than 2147483648");
+    throw ParseError(1, "the header declares " + std::to_string(count) + " " + what + ", more than 2147483647");
   return count;
 }
 
@@ -408,7 +410,7 @@ ParsedText parse_text(std::string_view text, const TextGrammar& grammar, int thr
   allocate(out.X, total.rows, total.features);
   out.X_data.reset(new float[static_cast<std::size_t>(total.features)]);
   if (grammar.labels) allocate(out.Y, total.rows, total.labels);
-  const IdRule feature_rule{"feature", grammar.first_feature, out.n_features, features_from_header};
+  const IdRule feature_rule{grammar.column_kind, grammar.first_feature, out.n_features, features_from_header};
   const IdRule label_rule{"label", grammar.first_label, out.n_labels, labels_from_header};
   parallel_for(n_chunks, threads, control, [&](std::int64_t i, int) {
     RowParser(grammar, feature_rule, label_rule, out).parse_chunk(chunks[static_cast<std::size_t>(i)]);

@@ -36,6 +36,10 @@ def available_memory() -> int | None:
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
             used = int((group / "memory.current").read_text())
+            # Cached files count as used, but make room when memory is asked for.
+            for line in (group / "memory.stat").read_text().splitlines():
+                if line.startswith("inactive_file "):
+                    used -= int(line.split()[1])
             limits.append(max(0, int(limit) - used))
     if not limits:
         with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -48,7 +52,7 @@ def check_fits(estimate: Estimate, advice: str) -> None:
     available = available_memory()
     if available is not None and estimate.peak_bytes > available:
         raise MemoryLimitError(
-            f"training would need {format_bytes(estimate.peak_bytes)} of memory, "
+            f"this would need {format_bytes(estimate.peak_bytes)} of memory, "
             f"but {format_bytes(available)} are available; {advice}"
         )
 

@@ -21,17 +21,17 @@ struct SvmProblem {
   const float* positive_cost;        // n_labels
   std::int64_t n_labels;
   double C;
-  double bias;        // the value of the constant feature; 0 for none
-  double eps;         // stop at |gradient| <= eps * max(min(n+, n-), 1) / n_rows * |gradient at 0|, LIBLINEAR's rule
-  float prune;        // weights smaller than this are dropped
-  int max_newton;     // steps per label at most
+  double bias;     // the value of the constant feature; 0 for none
+  double eps;      // stop at |gradient| <= eps * max(min(n+, n-), 1) / n_rows * |gradient at 0|, LIBLINEAR's rule
+  float prune;     // weights smaller than this are dropped
+  int max_newton;  // steps per label at most
 };
 
 /// The weights that are left, and what it took to find them.
 struct SvmSolution {
   std::vector<std::int32_t> features;
   std::vector<float> weights;
-  float bias = 0;       // what is added to every score: b * problem.bias
+  float bias = 0;  // what is added to every score: b * problem.bias
   double objective = 0;
   double gradient = 0;  // its length at the end, relative to the bound at which it stops: <= 1 if converged
   int newton_steps = 0;

@@ -50,6 +50,9 @@ struct Kernels {
   void (*select_row)(const float* acc, std::int32_t n_labels, TopList& list);
 };
 
+/// Labels trained side by side.
+constexpr int kPanelLabels = 32;
+
 /// The same for training; src/simd/newton.cpp says what each computes.
 struct NewtonKernels {
   void (*multiply_panel)(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices,

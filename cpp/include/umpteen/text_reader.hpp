@@ -28,6 +28,7 @@ struct TextGrammar {
   std::int32_t first_label = 0;    ///< the id of the first label in the file: 0 or 1
   std::int64_t n_features = -1;    ///< where >= 0, ids must be below it; else the header says, else the largest id
   std::int64_t n_labels = -1;
+  const char* column_kind = "feature";  ///< what messages call the ids before a ":"
 };
 
 struct SparsePattern {

@@ -6,20 +6,30 @@ namespace umpteen::UMPTEEN_ISA {
 namespace {
 
 /// out[row][lane] = sum over the row's features of x * panel[feature][lane].
+///
+/// The panel is read at random and mostly not from the first-level cache: two registers per feature, so that each
+/// wait serves twice the work, and two sums per register, since one would wait for each multiply-add to end.
 void multiply_panel(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices, const float* data,
                     const float* panel, float* out) {
+  static_assert(kPanelLabels == 32);
   for (std::int64_t row = 0; row < n_rows; ++row) {
-    // Four sums, since one would wait for each multiply-add before it could start the next.
-    Lanes sums[4] = {broadcast(0), broadcast(0), broadcast(0), broadcast(0)};
+    Lanes low[2] = {broadcast(0), broadcast(0)};
+    Lanes high[2] = {broadcast(0), broadcast(0)};
+    const auto add_entry = [&](std::int64_t i, int j) {
+      const float* cells = panel + std::int64_t{indices[i]} * kPanelLabels;
+      const Lanes x = broadcast(data[i]);
+      low[j] = multiply_add(x, load(cells), low[j]);
+      high[j] = multiply_add(x, load(cells + 16), high[j]);
+    };
     std::int64_t i = indptr[row];
     const std::int64_t end = indptr[row + 1];
-    for (; i + 4 <= end; i += 4)
-      for (int j = 0; j < 4; ++j)
-        sums[j] =
-            multiply_add(broadcast(data[i + j]), load(panel + std::int64_t{indices[i + j]} * kPanelRows), sums[j]);
-    for (; i < end; ++i)
-      sums[0] = multiply_add(broadcast(data[i]), load(panel + std::int64_t{indices[i]} * kPanelRows), sums[0]);
-    store(out + row * kPanelRows, add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+    for (; i + 2 <= end; i += 2) {
+      add_entry(i, 0);
+      add_entry(i + 1, 1);
+    }
+    if (i < end) add_entry(i, 0);
+    store(out + row * kPanelLabels, add(low[0], low[1]));
+    store(out + row * kPanelLabels + 16, add(high[0], high[1]));
   }
 }
 

@@ -42,9 +42,8 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
+    except MemoryError as error:
+        _fail(f"out of memory ({error})" if str(error) else "out of memory")
 
 
 def _fail(message: str) -> None:

@@ -15,7 +15,6 @@ from umpteen.cli.options import (
     OneBasedOption,
     ThreadsOption,
     TopKOption,
-    read_for_model,
 )
 
 
@@ -49,12 +48,14 @@ def command(
     umpteen predict eurlex.model test.txt.xz --top-k 5 --output labels.jsonl
     """
     from umpteen.data.files import write_bytes
+    from umpteen.data.reading import read_features
     from umpteen.methods import load
 
     loaded = load(model)
-    data = read_for_model(loaded, input, format=format, labels=None, one_based=one_based, threads=threads)
+    options: dict[str, Any] = {} if one_based is None else {"one_based": one_based}
+    X = read_features(input, format=format, n_features=loaded.n_features_in_, threads=threads, **options)
     labels, scores = loaded.predict_topk(
-        data.X, top_k, exclude=_labels(loaded, exclude), include=_labels(loaded, include), threads=threads
+        X, top_k, exclude=_labels(loaded, exclude), include=_labels(loaded, include), threads=threads
     )
     if output.endswith(".npz"):
         _write_matrix(output, labels, scores, loaded.n_labels_)
@@ -74,7 +75,10 @@ def _labels(model: Any, given: list[str] | None) -> list[Any] | None:
     if not given:
         return None
     known = model._ids_by_name
-    return [known[label] if label in known else int(label) if label.isdigit() else label for label in given]
+    return [
+        known[label] if label in known else int(label) if label.isascii() and label.isdigit() else label
+        for label in given
+    ]
 
 
 def _text_lines(labels: Any, scores: Any) -> Iterator[bytes]:
@@ -89,7 +93,7 @@ def _json_lines(labels: Any, scores: Any, names: Any) -> Iterator[bytes]:
         row: dict[str, Any] = {"labels": [label for label, _ in kept], "scores": [score for _, score in kept]}
         if names is not None:
             row["names"] = [names[label] for label, _ in kept]
-        yield (json.dumps(row, ensure_ascii=False) + "\n").encode()
+        yield (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
 def _write_matrix(output: str, labels: Any, scores: Any, n_labels: int) -> None:

@@ -17,6 +17,7 @@ from umpteen.cli.options import (
     parse_settings,
     read_data,
 )
+from umpteen.errors import ParamError
 
 
 def command(
@@ -31,6 +32,9 @@ def command(
     ] = None,
     valid: Annotated[
         Path | None, typer.Option("--valid", metavar="FILE", help="Data to evaluate the finished model on.")
+    ] = None,
+    valid_labels: Annotated[
+        Path | None, typer.Option("--valid-labels", metavar="FILE", help="Their labels, where they are apart.")
     ] = None,
     threads: ThreadsOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of methods that draw random numbers.")] = None,
@@ -60,9 +64,14 @@ def command(
     if seed is not None:
         params["seed"] = seed
     cls.check_param_names(params)
+    for name in ("threads", "engine"):
+        if name in params:
+            raise ParamError(f"--set {name}=… does not go with this command; use --{name}")
     estimator = cls(**params).set_params(threads=threads, engine=engine)
     estimator.validate()
 
+    if valid is not None:  # before the long work, not after it
+        read_data(valid, format=format, labels=valid_labels, one_based=one_based, threads=threads)
     started = time.perf_counter()
     data = read_data(train, format=format, labels=labels, one_based=one_based, threads=threads)
     names = read_names(label_names) if label_names is not None else data.label_names
@@ -91,6 +100,8 @@ def command(
     if valid is not None:
         from umpteen.cli.evaluate import evaluate_file
 
-        metrics = evaluate_file(estimator, valid, format=format, labels=None, one_based=one_based, threads=threads)
+        metrics = evaluate_file(
+            estimator, valid, format=format, labels=valid_labels, one_based=one_based, threads=threads
+        )
         typer.echo(f"valid      {valid}")
         typer.echo(str(metrics))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.errors import DataError
+from umpteen.memory import Estimate, check_fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,7 @@ class Dataset:
     X : sparse matrix or array, n_rows x n_features
         Becomes CSR float32 with sorted 32-bit columns.
     Y : sparse matrix or array, n_rows x n_labels
-        Which labels each row has: any non-zero entry. Becomes CSR of ones.
+        Which labels each row has: any entry above 0. Becomes CSR of ones.
     label_names, feature_names : sequence of str, optional
         One name per column of Y or X.
 
@@ -72,6 +73,7 @@ class Dataset:
 
     def label_counts(self) -> NDArray[np.int64]:
         """How many rows each label has."""
+        check_fits(Estimate(16 * self.n_labels, 0), "are there really so many labels?")
         return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import lzma
 import os
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -104,19 +105,40 @@ def _read_zstd(start: bytes, file: IO[bytes]) -> bytearray:
 
 @contextlib.contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
-    """A temporary path beside `path`; renamed to it when the block succeeds, removed when it fails."""
+    """A temporary path beside `path`; renamed to it when the block succeeds, removed when it fails.
+
+    A link is followed, and an existing file's permissions are kept. What is there and not a file, such as a pipe or
+    /dev/null, is written to directly.
+    """
     path = Path(path)
     if path.is_dir():
         raise DataError(f"{path}: is a directory, but must be a file")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    target = path.resolve()
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from error
     os.close(handle)
     temporary = Path(name)
     try:
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        if target.exists():
+            mode = stat.S_IMODE(target.stat().st_mode)
+        else:
+            umask = os.umask(0)
+            os.umask(umask)
+            mode = 0o666 & ~umask
+        temporary.chmod(mode)
         yield temporary
-        temporary.replace(path)
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno is None:
+            raise
+        # A full disk is reported without a name, and the temporary's would mean nothing to anyone.
+        raise type(error)(error.errno, error.strerror, str(path)) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -46,17 +46,24 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     """
     is_sparse: bool = sp.issparse(matrix)
     if not is_sparse:
-        matrix = np.asarray(matrix)
+        try:
+            matrix = np.asarray(matrix)
+        except ValueError as error:
+            raise DataError(f"{name} must be a matrix, but its rows differ in length") from error
         if matrix.ndim != 2:
             raise DataError(f"{name} must have two dimensions, but has {matrix.ndim}")
         if matrix.dtype.kind not in "biuf":
             raise DataError(f"{name} must hold numbers, but its type is {matrix.dtype}")
+        if matrix.dtype == np.float16:  # SciPy has no sparse float16
+            matrix = matrix.astype(np.float32)
     elif matrix.ndim != 2:
         raise DataError(f"{name} must have two dimensions, but has {matrix.ndim}")
     if n_columns is not None and matrix.shape[1] != n_columns:
         raise DataError(f"{name} must have {n_columns} columns, but has {matrix.shape[1]}")
-    if max(matrix.shape) > INT32_MAX + 1:
-        raise DataError(f"{name} may have at most 2147483648 rows and columns, but its shape is {matrix.shape}")
+    if max(matrix.shape) > INT32_MAX:
+        raise DataError(f"{name} may have at most {INT32_MAX} rows and columns, but its shape is {matrix.shape}")
+    if is_sparse:
+        _check_indices(matrix, name)
     csr: Csr = sp.csr_matrix(matrix)
     if csr.dtype.kind not in "biuf":
         raise DataError(f"{name} must hold real numbers, but its type is {csr.dtype}")
@@ -64,6 +71,10 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
         csr = csr.copy() if csr is matrix or np.shares_memory(csr.indices, matrix.indices) else csr
         csr.sum_duplicates()
     if not values:
+        bad = ~((csr.data >= 0) & np.isfinite(csr.data))
+        if bad.any():
+            wrong = csr.data[bad][0]
+            raise DataError(f"{name} must hold 0 where a row lacks a label and 1 where it has it, but holds {wrong}")
         if csr.nnz and not np.all(csr.data):
             csr = csr.copy() if np.shares_memory(csr.data, getattr(matrix, "data", csr.data)) else csr
             csr.eliminate_zeros()
@@ -80,6 +91,28 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
             )
     indices = np.ascontiguousarray(csr.indices, np.int32)
     return make_csr(data, indices, csr.indptr.astype(np.int64, copy=False), csr.shape)
+
+
+def _check_indices(matrix: Any, name: str) -> None:
+    """Refuses what SciPy would crash on: it trusts the indices of a matrix once made."""
+    for axis, format in enumerate(("csr", "csc")):
+        if matrix.format != format:
+            continue
+        indptr, indices, n_minor = matrix.indptr, matrix.indices, matrix.shape[1 - axis]
+        if len(indptr) != matrix.shape[axis] + 1 or indptr[0] != 0 or indptr[-1] != len(indices):
+            raise DataError(f"{name}'s indptr must rise from 0 to its {len(indices)} indices, but does not")
+        if (indptr[1:] < indptr[:-1]).any() or len(matrix.data) != len(indices):
+            raise DataError(f"{name}'s indptr must rise from 0 to its {len(indices)} indices, but does not")
+        _check_range(indices, n_minor, name)
+    if matrix.format == "coo":
+        _check_range(matrix.row, matrix.shape[0], name)
+        _check_range(matrix.col, matrix.shape[1], name)
+
+
+def _check_range(indices: NDArray[Any], size: int, name: str) -> None:
+    if len(indices) and (indices.min() < 0 or indices.max() >= size):
+        wrong = indices.min() if indices.min() < 0 else indices.max()
+        raise DataError(f"{name}'s indices must be in [0, {size}), but one is {wrong}")
 
 
 def offsets(matrix: Csr) -> NDArray[np.int64]:

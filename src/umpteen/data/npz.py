@@ -7,6 +7,7 @@ A whole data set has the arrays ``X_data, X_indices, X_indptr, X_shape``, the sa
 from __future__ import annotations
 
 import contextlib
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,13 @@ import scipy.sparse as sp
 
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike, atomic_path
-from umpteen.data.matrix import Csr
+from umpteen.data.matrix import Csr, as_csr
 from umpteen.errors import DataError
 
 # What NumPy, SciPy and zipfile raise on damaged or foreign content.
 _BAD_CONTENT = (ValueError, KeyError, TypeError, EOFError, IndexError, AttributeError, NotImplementedError,
-                zipfile.BadZipFile, zlib.error, OverflowError, SyntaxError)  # fmt: skip
+                zipfile.BadZipFile, zlib.error, OverflowError, SyntaxError, MemoryError, RuntimeError, OSError,
+                tokenize.TokenError)  # fmt: skip
 
 
 def read_npz(
@@ -35,7 +37,10 @@ def read_npz(
 ) -> Dataset:
     """Reads a data set from one ``.npz``, or X and Y from two SciPy ``.npz`` files."""
     if labels is not None:
-        return Dataset(_load_scipy(path), _load_scipy(labels), label_names, feature_names)
+        X, Y = _load_scipy(path), _load_scipy(labels)
+        if X.shape[0] != Y.shape[0]:
+            raise DataError(f"{labels}: must have {X.shape[0]} rows as {path} does, but has {Y.shape[0]}")
+        return Dataset(X, Y, label_names, feature_names)
     with _open(path) as file:
         if "X_data" not in file:
             raise DataError(f"{path}: holds no labels; name the file that does")
@@ -50,6 +55,17 @@ def read_npz(
         names["label_names"] if label_names is None else label_names,
         names["feature_names"] if feature_names is None else feature_names,
     )
+
+
+def read_npz_features(path: PathLike) -> Csr:
+    """X alone, from a whole data set or from SciPy's file."""
+    with _open(path) as file:
+        if "X_data" not in file:
+            return as_csr(_load_scipy(path), f"{path}")
+        try:
+            return as_csr(_matrix(file, "X"), f"{path}")
+        except _BAD_CONTENT as error:
+            raise DataError(f"{path}: not a data set ({_reason(error)})") from error
 
 
 def write_npz(data: Dataset, path: PathLike, *, labels: PathLike | None = None) -> None:

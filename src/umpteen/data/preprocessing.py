@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
-from umpteen.errors import DataError, ParamError
+from umpteen.errors import DataError
+from umpteen.params import check_number
 from umpteen.threads import resolve_threads
 
 
@@ -42,14 +43,13 @@ class Preprocessing:
     idf: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.bias) or self.bias < 0:
-            raise ParamError(f"bias must be a finite number of at least 0, but is {self.bias}")
+        check_number("bias", self.bias, 0)
 
     def fit(self, X: Csr) -> Preprocessing:
         """The same steps with what must be counted on the training rows."""
         if not self.tfidf:
             return self
-        rows_with = np.bincount(X.indices, minlength=X.shape[1])
+        rows_with = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
         idf = 1 + np.log((1 + X.shape[0]) / (1 + rows_with))
         return replace(self, idf=idf.astype(np.float32))
 

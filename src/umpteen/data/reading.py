@@ -7,9 +7,10 @@ from typing import Any
 
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import COMPRESSED_SUFFIXES, PathLike
-from umpteen.data.npz import read_npz
+from umpteen.data.matrix import Csr
+from umpteen.data.npz import read_npz, read_npz_features
 from umpteen.data.svmlight import read_svmlight
-from umpteen.data.xc_text import read_xc
+from umpteen.data.xc_text import read_xc, read_xc_features
 from umpteen.errors import ParamError
 
 FORMATS = ("xc", "svmlight", "npz")
@@ -22,6 +23,18 @@ def format_of(path: PathLike) -> str:
     for suffix in COMPRESSED_SUFFIXES:
         name = name.removesuffix(suffix)
     return _SUFFIXES.get(Path(name).suffix, "xc")
+
+
+def read_features(path: PathLike, *, format: str | None = None, n_features: int | None = None, **options: Any) -> Csr:
+    """X alone, in any format; `options` are one_based and threads, for text."""
+    format = format_of(path) if format is None else format
+    if format == "xc":
+        return read_xc_features(path, n_features=n_features, **options)
+    if format == "npz":
+        if "one_based" in options:
+            raise ParamError("one_based is for text files, not for .npz")
+        return read_npz_features(path)
+    return read(path, format=format, n_features=n_features, **options).X
 
 
 def read(path: PathLike, *, format: str | None = None, **options: Any) -> Dataset:

@@ -11,6 +11,7 @@ from umpteen import _native
 from umpteen.data.files import PathLike, read_bytes
 from umpteen.data.matrix import Csr, make_csr, offsets
 from umpteen.errors import DataError
+from umpteen.params import check_count
 from umpteen.threads import resolve_threads
 
 _ROWS_PER_PART = 4096
@@ -26,9 +27,13 @@ def parse_file(
     first_label: int = 0,
     n_features: int | None = None,
     n_labels: int | None = None,
+    column_kind: str = "feature",
     threads: int | None = None,
 ) -> tuple[Csr, Csr | None]:
     """X and, where rows start with labels, Y. The grammar is in cpp/include/umpteen/text_reader.hpp."""
+    for name, value in (("n_features", n_features), ("n_labels", n_labels)):
+        if value is not None:
+            check_count(name, value, low=0)
     text = read_bytes(path)
     if len(text) == 0:
         raise DataError(f"{path}: the file is empty")
@@ -42,6 +47,7 @@ def parse_file(
             first_label=first_label,
             n_features=-1 if n_features is None else n_features,
             n_labels=-1 if n_labels is None else n_labels,
+            column_kind=column_kind,
             threads=resolve_threads(threads),
         )
     except _native.ParseError as error:
@@ -49,6 +55,8 @@ def parse_file(
         raise DataError(f"{path}:{line}: {message}") from None
     del text
     n_rows = parsed["n_rows"]
+    if n_rows == 0 and not parsed["has_header"]:
+        raise DataError(f"{path}: the file has no rows")
     X = make_csr(parsed["X_data"], parsed["X_indices"], parsed["X_indptr"], (n_rows, parsed["n_features"]))
     if not labels:
         return X, None

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike, read_bytes, read_names, write_bytes
+from umpteen.data.matrix import Csr
 from umpteen.data.text_format import format_matrix, parse_file
 from umpteen.errors import DataError, ParamError
 
@@ -70,10 +71,24 @@ def read_xc(
         threads=threads,
     )
     if labels is not None:
-        Y, _ = parse_file(labels, labels=False, first_feature=base, n_features=n_labels, threads=threads)
+        Y, _ = parse_file(
+            labels, labels=False, first_feature=base, n_features=n_labels, column_kind="label", threads=threads
+        )
         if X.shape[0] != Y.shape[0]:
             raise DataError(f"{labels}: must have {X.shape[0]} rows as {path} does, but has {Y.shape[0]}")
     return Dataset(X, Y, _names(label_names), _names(feature_names))
+
+
+def read_xc_features(
+    path: PathLike, *, one_based: bool = False, n_features: int | None = None, threads: int | None = None
+) -> Csr:
+    """X alone: what prediction needs. Labels in the file are parsed and forgotten; a features-only file has none."""
+    base = int(one_based)
+    apart = _PAIR[0] in Path(path).name
+    X, _ = parse_file(
+        path, labels=not apart, first_feature=base, first_label=base, n_features=n_features, threads=threads
+    )
+    return X
 
 
 def _find_pair(path: PathLike) -> Path | None:
@@ -128,7 +143,7 @@ def read_split(path: PathLike, *, column: int = 0) -> NDArray[np.int64]:
             continue
         if not 0 <= column < len(cells):
             raise ParamError(f"{path}:{number}: column must be in [0, {len(cells)}), but is {column}")
-        if not cells[column].isdigit() or int(cells[column]) < 1:
+        if not cells[column].isdigit() or len(cells[column]) > 10 or int(cells[column]) < 1:
             shown = cells[column][:40].decode("ascii", "backslashreplace")
             raise DataError(f"{path}:{number}: a row number must be an integer of at least 1, but is {shown!r}")
         rows.append(int(cells[column]) - 1)

@@ -34,6 +34,11 @@ class Resources:
     threads: int
     token: _native.CancelToken
 
+    def raise_if_cancelled(self) -> None:
+        """To be called now and then by work that is done in Python; kernels look at the token themselves."""
+        if self.token.cancelled:
+            raise _native.Cancelled("cancelled")
+
 
 Work = Callable[[Task, Resources], Any]
 

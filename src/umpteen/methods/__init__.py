@@ -36,7 +36,7 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     reader = ModelReader(path, checksums=checksums)
     manifest = reader.manifest
     name = manifest.get("method")
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ModelFormatError(f"{reader.path}: its method is {name!r}, which this umpteen does not have")
     cls = method_class(name)
     for key in ("n_train_rows", "n_features", "n_labels"):
@@ -49,6 +49,14 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     shared = {key: reader.part(key) for key in ("labels", "preprocessing", "names") if reader.has_part(key)}
     if "labels" not in shared or (steps["tfidf"] and "preprocessing" not in shared):
         raise ModelCorruptError(f"{reader.path}: the part that holds the label counts or the idf is missing")
+    lengths = {"labels": len(shared["labels"].arrays.get("counts", ()))}
+    if "names" in shared:
+        lengths["names"] = len(shared["names"].arrays.get("ends", ()))
+    for part, length in lengths.items():
+        if length != manifest["n_labels"]:
+            raise ModelCorruptError(
+                f"{reader.path}: the part {part} must have {manifest['n_labels']} entries, but has {length}"
+            )
     try:
         method = cls(**params)
         method.validate()

@@ -32,6 +32,7 @@ from umpteen.models.linear import LinearModel, check_label_ids
 from umpteen.models.names import Names
 from umpteen.models.saving import save_parts
 from umpteen.models.store import ModelReader, ModelWriter, Part
+from umpteen.params import check_count
 from umpteen.progress import Listener, Progress, listening
 
 #: Parameters that say how to compute, not what: the model's bytes do not depend on them.
@@ -162,6 +163,7 @@ class Method(abc.ABC):
                 raise DataError(f"training needs at least one {what}, but there is none")
         if label_names is not None and len(label_names) != Y.shape[1]:
             raise DataError(f"there must be {Y.shape[1]} label names, but there are {len(label_names)}")
+        check_fits(Estimate(64 * (X.shape[1] + Y.shape[1]), 0), "are there really so many features and labels?")
         check_fits(self.estimate(X, Y), "use fewer threads, smaller shards, or a method with a smaller model")
 
         steps = self.preprocessing().fit(X)
@@ -244,14 +246,13 @@ class Method(abc.ABC):
             Padded with -inf.
         """
         self._check_fitted()
-        if isinstance(top_k, bool) or int(top_k) != top_k or top_k < 1:
-            raise ParamError(f"top_k must be an integer of at least 1, but is {top_k!r}")
+        top_k = check_count("top_k", top_k)
         X = as_csr(X, "X", self.n_features_in_)
         threads = self.threads if threads is None else threads
         X = self.preprocessing_.transform(X, threads=1 if X.shape[0] == 1 else threads)
         return self.model_.predict_topk(
             X,
-            int(top_k),
+            top_k,
             exclude=self._label_ids(exclude, "exclude"),
             include=self._label_ids(include, "include"),
             threads=threads,
@@ -270,6 +271,8 @@ class Method(abc.ABC):
         """P@1 as a fraction, for scikit-learn's searches."""
         labels, _ = self.predict_topk(X, 1)
         Y = as_csr(Y, "Y", self.n_labels_, values=False)
+        if Y.shape[0] != len(labels):
+            raise DataError(f"X and Y must have as many rows, but have {len(labels)} and {Y.shape[0]}")
         known = sp.csr_matrix(
             (np.ones(len(labels)), (np.arange(len(labels)), np.maximum(labels[:, 0], 0))), shape=Y.shape
         )
@@ -283,15 +286,16 @@ class Method(abc.ABC):
     def _label_ids(self, labels: Any, name: str) -> NDArray[np.int64] | None:
         if labels is None:
             return None
-        if isinstance(labels, str):
+        if isinstance(labels, (str, int, np.integer)):
             labels = [labels]
-        if len(labels) and isinstance(labels[0], str):
+        labels = list(labels)
+        if any(isinstance(label, str) for label in labels):
             if self.label_names_ is None:
                 raise ParamError(f"{name} holds label names, but the model has none; give label ids")
-            unknown = [label for label in labels if label not in self._ids_by_name]
+            unknown = [label for label in labels if isinstance(label, str) and label not in self._ids_by_name]
             if unknown:
                 raise ParamError(f"{name} holds the unknown label {unknown[0]!r}")
-            labels = [self._ids_by_name[label] for label in labels]
+            labels = [self._ids_by_name[label] if isinstance(label, str) else label for label in labels]
         return check_label_ids(labels, self.n_labels_, name)
 
     @cached_property

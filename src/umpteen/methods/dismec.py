@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
 from umpteen.data.preprocessing import Preprocessing
-from umpteen.data.propensity import LabelCounts, propensities
+from umpteen.data.propensity import LabelCounts, check_constants, propensities
 from umpteen.engines.base import Engine, Resources
-from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.base import TrainingData
 from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
+from umpteen.params import check_count, check_flag, check_number
 from umpteen.threads import resolve_threads
 
 #: Labels solved side by side; kPanelRows in the kernel.
@@ -113,13 +113,12 @@ class DiSMEC(OneVsRest):
     def validate(self) -> None:
         super().validate()
         for name in ("C", "eps", "positive_weight"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise ParamError(f"{name} must be a finite number above 0, but is {value}")
-        if not (np.isfinite(self.prune) and self.prune >= 0):
-            raise ParamError(f"prune must be a finite number of at least 0, but is {self.prune}")
-        if int(self.max_newton) != self.max_newton or self.max_newton < 1:
-            raise ParamError(f"max_newton must be an integer of at least 1, but is {self.max_newton}")
+            check_number(name, getattr(self, name), 0, above=True)
+        for name in ("prune", "bias"):
+            check_number(name, getattr(self, name), 0)
+        check_count("max_newton", self.max_newton)
+        check_flag("propensity", self.propensity)
+        check_constants(self.A, self.B)
 
     def preprocessing(self) -> Preprocessing:
         return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))

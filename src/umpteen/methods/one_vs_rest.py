@@ -16,6 +16,7 @@ from umpteen.methods.base import Method, TrainingData
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part
+from umpteen.params import check_count, check_flag
 
 
 class LabelWeights(NamedTuple):
@@ -42,10 +43,12 @@ class OneVsRest(Method):
     def validate(self) -> None:
         if self.weight_type not in WEIGHT_TYPES:
             raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {self.weight_type!r}")
-        if self.labels_per_shard is not None and not 1 <= self.labels_per_shard <= MAX_LABELS_PER_SHARD:
-            raise ParamError(
-                f"labels_per_shard must be between 1 and {MAX_LABELS_PER_SHARD}, but is {self.labels_per_shard}"
-            )
+        if self.labels_per_shard is not None:
+            check_count("labels_per_shard", self.labels_per_shard, high=MAX_LABELS_PER_SHARD)
+        for name in ("normalize", "tfidf"):
+            check_flag(name, getattr(self, name))
+        if self.threads is not None:
+            check_count("threads", self.threads, high=4096)
 
     def preprocessing(self) -> Preprocessing:
         return Preprocessing(tfidf=self.tfidf, normalize=self.normalize)
@@ -64,7 +67,7 @@ class OneVsRest(Method):
     def shard_size(self, n_labels: int) -> int:
         """Labels per shard: enough shards to spread and to resume, few enough that each one's table of features,
         as long as X is wide, stays small beside its weights."""
-        return self.labels_per_shard or int(np.clip(-(-n_labels // 16), 1024, 16384))
+        return int(self.labels_per_shard or np.clip(-(-n_labels // 16), 1024, 16384))
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         labels: NDArray[np.int32] = task.plan

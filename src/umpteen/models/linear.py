@@ -3,8 +3,9 @@
 Used by every method that ends in ``score = w·x + b``. A block (shard) lies feature by feature: a row touches few
 features, and each touched feature then reads one contiguous run of weights. Which labels they belong to is said by
 16-bit positions within the block, or, where that is shorter, by one 16-bit mask per 16 labels. Weights are float16
-times one power of two, which keeps 11 bits of each weight whatever its size; float32 on request. Labels that were
-never trained have a bias of -inf and are never ranked. cpp/include/umpteen/linear_shard.hpp specifies the layout.
+times one power of two per block, which keeps 11 bits of all weights that matter to their label; where a block's
+labels differ too much for that, and on request, float32. Labels that were never trained have a bias of -inf and are
+never ranked. cpp/include/umpteen/linear_shard.hpp specifies the layout.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
-from umpteen.errors import ModelCorruptError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ParamError
+from umpteen.memory import Estimate, check_fits
 from umpteen.models.store import Part
+from umpteen.params import check_count
 from umpteen.threads import resolve_threads
 
 MAX_LABELS_PER_SHARD = 65536
@@ -53,15 +56,19 @@ class LinearShard:
         """
         if weight_type not in WEIGHT_TYPES:
             raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {weight_type!r}")
-        W = sp.csc_matrix(W)
+        W = sp.csc_matrix(W, dtype=np.float32, copy=True)
         W.sort_indices()
         W.eliminate_zeros()
+        if not np.isfinite(W.data).all():
+            raise DataError("weights must be finite; are values of X close to the largest 32-bit float?")
         if W.shape[0] > MAX_LABELS_PER_SHARD or W.nnz >= 2**32:
             raise ParamError(
                 f"a shard may hold {MAX_LABELS_PER_SHARD} labels and 4294967295 weights, "
                 f"but has {W.shape[0]} and {W.nnz}; use fewer labels per shard"
             )
-        scale = _power_of_two_scale(W.data) if weight_type == "float16" else 1.0
+        scale = _float16_scale(W) if weight_type == "float16" else None
+        if scale is None:
+            weight_type, scale = "float32", 1.0
         indptr = W.indptr.astype(np.uint32)
         position_ptr, positions = _native.pack_positions(indptr, W.indices.astype(np.int32), W.shape[0])
         weights = np.zeros(W.nnz + _native.WEIGHT_PADDING, weight_type)
@@ -110,10 +117,19 @@ class LinearShard:
         return W.tocsr(), np.array(self.bias)
 
 
-def _power_of_two_scale(weights: NDArray[Any]) -> float:
-    """The power of two that brings the largest weight just below float16's largest, 65504."""
-    largest = float(np.abs(weights).max(initial=0.0))
-    return float(2.0 ** (np.floor(np.log2(largest)) - 14)) if largest > 0 else 1.0
+def _float16_scale(W: Any) -> float | None:
+    """The power of two that brings the block's largest weight just below float16's largest, 65504; None where float16
+    would not do: a label whose largest weight is some 2^17 times smaller would lose bits that count."""
+    largest = abs(W).max(axis=1).toarray().ravel()
+    largest = largest[largest > 0]
+    if len(largest) == 0:
+        return 1.0
+    exponent = int(np.floor(np.log2(float(largest.max())))) - 14
+    scale = 2.0**exponent
+    # 2^-14 is the smallest half with all its bits; weights down to 2^-11 of the label's largest are to keep theirs.
+    if not -126 <= exponent <= 127 or largest.min() < scale * 2.0**-3:
+        return None
+    return scale
 
 
 class LinearModel:
@@ -152,6 +168,10 @@ class LinearModel:
                 twice = shard.label_ids[seen[shard.label_ids]][0]
                 raise ModelCorruptError(f"label {twice} is in two shards")
             seen[shard.label_ids] = True
+
+    def __reduce__(self) -> Any:
+        # Pickle for process pools and copies; models on disk are directories without it.
+        return LinearModel, (self.shards, self.n_features, self.n_labels)
 
     @classmethod
     def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> LinearModel:
@@ -213,7 +233,16 @@ class LinearModel:
         """
         # One row is over before a second thread would have started.
         n_threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
-        return self._scorer.topk(offsets(X), X.indices, X.data, top_k, n_threads, self._biases(exclude, include))
+        top_k = check_count("top_k", top_k)
+        ranked = min(top_k, self.n_labels)
+        check_fits(Estimate(8 * X.shape[0] * (top_k + ranked), 0), "ask for fewer labels or fewer rows at a time")
+        biases = self._biases(exclude, include)
+        labels, scores = self._scorer.topk(offsets(X), X.indices, X.data, ranked, n_threads, biases)
+        if ranked < top_k:
+            pads = ((0, 0), (0, top_k - ranked))
+            labels = np.pad(labels, pads, constant_values=-1)
+            scores = np.pad(scores, pads, constant_values=-np.inf)
+        return labels, scores
 
     def _biases(self, exclude: ArrayLike | None, include: ArrayLike | None) -> list[NDArray[np.float32]] | None:
         if exclude is None and include is None:
@@ -231,6 +260,8 @@ class LinearModel:
 
 def check_label_ids(ids: ArrayLike, n_labels: int, name: str) -> NDArray[np.int64]:
     """Label ids a user gave, as an array; refuses what is not an id of this model."""
+    if isinstance(ids, Iterable) and not isinstance(ids, np.ndarray):
+        ids = list(ids)  # sets and the like
     array = np.atleast_1d(np.asarray(ids))
     if array.size == 0:
         return array.astype(np.int64).ravel()

@@ -22,11 +22,8 @@ def save_parts(
     overwrite: bool = False,
 ) -> None:
     """Writes a whole model beside its final place and renames it there."""
-    path = Path(path)
-    if path.exists() and not overwrite:
-        raise ModelExistsError(f"{path}: already exists; pass overwrite=True to replace it")
-    if path.exists() and not is_model(path):
-        raise ModelExistsError(f"{path}: exists and is not a model, so it will not be replaced")
+    path = Path(path).resolve()
+    _refuse_existing(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.new-", dir=path.parent))
     try:
@@ -36,6 +33,7 @@ def save_parts(
                 writer.write_part(name, part)
             writer.finish()
         temporary.chmod(0o755)
+        _refuse_existing(path, overwrite)  # writing took a while
         if path.exists():
             # Two renames: a crash between them leaves the old model under its .old name, never nothing.
             retired = path.with_name(f".{path.name}.old-{temporary.name.rsplit('-', 1)[1]}")
@@ -43,10 +41,20 @@ def save_parts(
             temporary.rename(path)
             shutil.rmtree(retired)
         else:
-            temporary.rename(path)
+            try:
+                temporary.rename(path)
+            except OSError as error:  # somebody was faster
+                raise ModelExistsError(f"{path}: already exists; pass overwrite=True to replace it") from error
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _refuse_existing(path: Path, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise ModelExistsError(f"{path}: already exists; pass overwrite=True to replace it")
+    if path.exists() and not is_model(path):
+        raise ModelExistsError(f"{path}: exists and is not a model, so it will not be replaced")
 
 
 def shard_name(index: int) -> str:

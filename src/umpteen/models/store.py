@@ -4,7 +4,7 @@
       manifest.json            what the model is; the list of its parts with sizes and checksums
       shard-00000/             one directory per part
         part.json              the part's own record: scalars, and dtype, shape, bytes, SHA-256 of each array
-        indptr.npy  labels.npy  …
+        indptr.npy  weights.npy  …
       shard-00001/ …
       preprocessing/ names/    parts that belong to the whole model, where it has them
 
@@ -69,6 +69,7 @@ class ModelWriter:
         self.path = path
         self.manifest = manifest
         self._lock = lock
+        self._written: set[str] = set()
 
     @classmethod
     def create(
@@ -89,20 +90,23 @@ class ModelWriter:
         }
         # Through JSON and back, so that what is compared on resume is what is stored.
         manifest = json.loads(json.dumps(manifest))
-        if path.is_symlink() or (path.exists() and not path.is_dir()):
+        if path.exists() and not path.is_dir():
             raise ModelExistsError(f"{path}: a model is a directory, but this is a file")
-        if (path / MANIFEST).exists():
-            _refuse_unless_same(path, read_manifest(path), manifest, resume)
-        elif path.exists() and any(path.iterdir()):
-            raise ModelExistsError(f"{path}: the directory is not empty and holds no model; choose another")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ModelError(f"{path}: the model directory cannot be made ({error.strerror})") from error
-        writer = cls(path, manifest, _lock_directory(path))
+        writer = cls(path, manifest, _lock_directory(path))  # first, so that nothing changes while we look
         try:
+            if (path / MANIFEST).exists():
+                _refuse_unless_same(path, read_manifest(path), manifest, resume)
+            elif any(not entry.name.startswith(".tmp-") for entry in path.iterdir()):
+                raise ModelExistsError(f"{path}: the directory is not empty and holds no model; choose another")
             for leftover in path.glob(".tmp-*"):
-                shutil.rmtree(leftover, ignore_errors=True)
+                if leftover.is_dir():
+                    shutil.rmtree(leftover, ignore_errors=True)
+                else:
+                    leftover.unlink(missing_ok=True)
             if not (path / MANIFEST).exists():
                 writer._write_manifest()
         except BaseException:
@@ -142,6 +146,7 @@ class ModelWriter:
                     shutil.rmtree(target)
                 temporary.rename(target)
                 _sync_directory(self.path)
+                self._written.add(name)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
@@ -150,14 +155,12 @@ class ModelWriter:
         """Gathers the parts' records into the manifest and declares the model complete."""
         manifest = {key: value for key, value in self.manifest.items() if key != "planned"} | dict(extra or {})
         manifest["shards"] = self.manifest["planned"]
-        manifest["parts"] = {
-            directory.name: _read_part_record(directory)
-            for directory in sorted(self.path.iterdir())
-            if directory.is_dir() and _NAME.fullmatch(directory.name)
-        }
-        missing = [name for name in manifest["shards"] if name not in manifest["parts"]]
+        missing = [name for name in manifest["shards"] if not (self.path / name).exists()]
         if missing:
             raise ModelUnfinishedError(f"{self.path}: {len(missing)} shards are missing, the first is {missing[0]}")
+        # Only what this run planned or wrote: anything else in the directory is not part of the model.
+        names = sorted({*manifest["shards"], *self._written})
+        manifest["parts"] = {name: _read_part_record(self.path / name) for name in names}
         manifest["complete"] = True
         self.manifest = manifest
         self._write_manifest()
@@ -235,7 +238,7 @@ def read_manifest(path: PathLike) -> dict[str, Any]:
     if manifest.get("format") != FORMAT:
         raise ModelFormatError(f"{file}: format must be {FORMAT!r}, but is {manifest.get('format')!r}")
     version = manifest.get("format_version")
-    if version != FORMAT_VERSION:
+    if version != FORMAT_VERSION or isinstance(version, bool):
         raise ModelFormatError(
             f"{file}: format_version must be {FORMAT_VERSION}, the one this umpteen reads, but is {version!r}; "
             "use the version that wrote the model, or train it again"
