@@ -9,13 +9,13 @@ nb::dict solve_svms_binding(const Vector<std::int64_t>& X_indptr, const Vector<s
                             const Vector<float>& X_data, std::int64_t n_features,
                             const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
                             const Vector<float>& positive_cost, double C, double bias, double eps, float prune,
-                            int max_newton, int threads, const CancelToken* token) {
+                            int max_rounds, int threads, const CancelToken* token) {
   const CsrView X = view_csr(X_indptr, X_indices, X_data, n_features);
   const CsrView labels = view_csr(label_indptr, label_rows, nullptr, X.n_rows);
   if (static_cast<std::int64_t>(positive_cost.size()) != labels.n_rows)
     throw std::invalid_argument("there must be one positive_cost per label");
   const SvmProblem problem{X,   labels.indptr, labels.indices, positive_cost.data(), labels.n_rows, C, bias,
-                           eps, prune,         max_newton};
+                           eps, prune,         max_rounds};
   std::vector<SvmSolution> solutions;
   {
     Control control = make_control(token);
@@ -31,6 +31,8 @@ nb::dict solve_svms_binding(const Vector<std::int64_t>& X_indptr, const Vector<s
   auto biases = make_array<float>(n);
   auto objective = make_array<double>(n);
   auto gradient = make_array<double>(n);
+  auto rounds = make_array<std::int64_t>(n);
+  auto gradients = make_array<std::int64_t>(n);
   auto newton_steps = make_array<std::int64_t>(n);
   auto cg_steps = make_array<std::int64_t>(n);
   auto active_rows = make_array<std::int64_t>(n);
@@ -44,6 +46,8 @@ nb::dict solve_svms_binding(const Vector<std::int64_t>& X_indptr, const Vector<s
     biases[l] = s.bias;
     objective[l] = s.objective;
     gradient[l] = s.gradient;
+    rounds[l] = s.rounds;
+    gradients[l] = s.gradients;
     newton_steps[l] = s.newton_steps;
     cg_steps[l] = s.cg_steps;
     active_rows[l] = s.active_rows;
@@ -57,6 +61,8 @@ nb::dict solve_svms_binding(const Vector<std::int64_t>& X_indptr, const Vector<s
   out["bias"] = to_numpy(std::move(biases), n);
   out["objective"] = to_numpy(std::move(objective), n);
   out["gradient"] = to_numpy(std::move(gradient), n);
+  out["rounds"] = to_numpy(std::move(rounds), n);
+  out["gradients"] = to_numpy(std::move(gradients), n);
   out["newton_steps"] = to_numpy(std::move(newton_steps), n);
   out["cg_steps"] = to_numpy(std::move(cg_steps), n);
   out["active_rows"] = to_numpy(std::move(active_rows), n);
@@ -70,7 +76,7 @@ void register_newton(nb::module_& m) {
   m.def("solve_svms", &solve_svms_binding, nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(),
         nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("label_indptr").noconvert(),
         nb::arg("label_rows").noconvert(), nb::arg("positive_cost").noconvert(), nb::arg("C"), nb::arg("bias"),
-        nb::arg("eps"), nb::arg("prune"), nb::arg("max_newton"), nb::arg("threads"), nb::arg("token") = nb::none(),
+        nb::arg("eps"), nb::arg("prune"), nb::arg("max_rounds"), nb::arg("threads"), nb::arg("token") = nb::none(),
         "One squared-hinge SVM per label: weights as CSR (labels x features), biases, and what it took.");
 }
 

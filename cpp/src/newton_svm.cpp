@@ -15,9 +15,8 @@ using Floats = AlignedVector<float>;
 
 constexpr std::int64_t kRowsPerBlock = 64;  // of the panel's product, so that its output stays in cache
 
-/// What all labels share: row lengths, the mean row and its scores.
+/// What all labels share: the mean row and its scores.
 struct Shared {
-  Floats row_norm;  // n_rows
   Floats mean;      // n_features, without the constant feature
   Floats mean_dot;  // n_rows: mean.x_i
   double mean_squared = 0;
@@ -27,7 +26,6 @@ Shared prepare(const SvmProblem& problem, int threads, Control& control) {
   const CsrView& X = problem.X;
   const NewtonKernels& kernels = newton_kernels();
   Shared shared;
-  shared.row_norm.resize(static_cast<std::size_t>(X.n_rows));
   shared.mean_dot.resize(static_cast<std::size_t>(X.n_rows));
   std::vector<double> sums(static_cast<std::size_t>(X.n_cols), 0);
   for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) sums[static_cast<std::size_t>(X.indices[i])] += X.data[i];
@@ -41,8 +39,6 @@ Shared prepare(const SvmProblem& problem, int threads, Control& control) {
       const std::int64_t begin = X.indptr[row];
       const std::int64_t n = X.indptr[row + 1] - begin;
       const float* data = X.data + begin;
-      shared.row_norm[static_cast<std::size_t>(row)] =
-          static_cast<float>(std::sqrt(kernels.dot_dense(data, data, n)));
       shared.mean_dot[static_cast<std::size_t>(row)] =
           kernels.dot_sparse(X.indices + begin, data, n, shared.mean.data());
     }
@@ -69,17 +65,16 @@ struct LabelState {
   bool done = true;
   Floats w, w_reference, direction;
   float b = 0, b_reference = 0, b_direction = 0;
-  Floats m_reference;              // of all rows, at w_reference
-  std::vector<std::int32_t> rows;  // whose m is known at w: at least those with m > 0
-  Floats m;                        // of rows
-  bool at_reference = false;       // whether w is w_reference
-  bool full_step = false;          // whether the next step looks at all rows
-  double reach = 0, constant = 0;  // how far scores may move from those at w_reference on the way to w + direction
+  Floats m_reference;                         // of all rows, at w_reference
+  std::vector<std::int32_t> rows;             // those looked at now, positives last
+  Floats m;                                   // of rows, at w
+  std::vector<std::int32_t> positive_places;  // where positives stand in rows
 };
 
-/// Solves up to sixteen labels side by side. Their Newton directions are found one by one, on the few rows inside the
-/// margin; scores of all rows, where they are needed, are found for all labels together at the price of one reading
-/// of X.
+/// Solves the labels of a panel side by side, in rounds. In a round each label takes some Newton steps looking only
+/// at the rows nearest to its margin. Then all rows are scored for all labels together, at the price of one reading
+/// of X, and the way each label came is searched for the least of its whole objective: that falls from round to
+/// round, and the gradient it ends with is that over all rows.
 class PanelSolver {
  public:
   PanelSolver(const SvmProblem& problem, const Shared& shared, Control& control, int worker)
@@ -96,7 +91,6 @@ class PanelSolver {
         scores_(size(X_.n_rows) * kPanelLabels),
         gradient_(size(X_.n_cols) + 1),
         is_positive_(size(X_.n_rows), 0),
-        place_(size(X_.n_rows), -1),
         found_(size(X_.n_rows) + 16),
         local_of_(renumber_ ? size(X_.n_cols) : 0, -1) {
     for (LabelState& state : states_) {
@@ -109,23 +103,13 @@ class PanelSolver {
     gather_positive_means(first_label, n_labels);
     score_panel();
     for (std::int64_t lane = 0; lane < n_labels; ++lane) start(first_label + lane, lane);
-    for (bool busy = true; busy;) {
-      busy = false;
-      for (std::int64_t lane = 0; lane < n_labels; ++lane) {
-        LabelState& state = states_[size(lane)];
-        if (state.done) continue;
-        find_direction(state, solutions[lane]);
-        control_.check_in(worker_);
-      }
-      renew_references();
+    while (true) {
+      for (std::int64_t lane = 0; lane < n_labels; ++lane)
+        if (!states_[size(lane)].done) improve(states_[size(lane)], solutions[lane]);
+      if (std::all_of(states_.begin(), states_.end(), [](const LabelState& state) { return state.done; })) break;
       score_directions();
-      for (std::int64_t lane = 0; lane < n_labels; ++lane) {
-        LabelState& state = states_[size(lane)];
-        if (state.done) continue;
-        busy = true;
-        take_step(state, lane, solutions[lane]);
-        control_.check_in(worker_);
-      }
+      for (std::int64_t lane = 0; lane < n_labels; ++lane)
+        if (!states_[size(lane)].done) take_full_step(states_[size(lane)], lane, solutions[lane]);
     }
     for (std::int64_t lane = 0; lane < n_labels; ++lane) finish(states_[size(lane)], solutions[lane]);
   }
@@ -134,6 +118,8 @@ class PanelSolver {
   /// Above so many features, conjugate gradients work on those that active rows have, renumbered; below, renumbering
   /// costs more than the longer vectors do.
   static constexpr std::int64_t kRenumberAbove = 16384;
+  static constexpr std::int64_t kShare = 8;  // rows looked at between two looks at all: one in so many
+  static constexpr int kStepsPerRound = 5;
 
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
   SparseRow row_of(std::int32_t row) const {
@@ -162,38 +148,14 @@ class PanelSolver {
     }
   }
 
-  /// scores_[lane] = those of a vector of each label that wants it; nothing is done if none does.
-  template <typename Wants, typename Entry>
-  void score_vectors(Wants wants, Entry entry) {
-    if (std::none_of(states_.begin(), states_.end(), wants)) return;
+  /// scores_[lane][i] = direction.x_i for the labels that are not done
+  void score_directions() {
     for (std::int64_t lane = 0; lane < kPanelLabels; ++lane) {
       const LabelState& state = states_[size(lane)];
-      const bool wanted = wants(state);
       for (std::int64_t f = 0; f < X_.n_cols; ++f)
-        panel_[size(f * kPanelLabels + lane)] = wanted ? entry(state, size(f)) : 0.0F;
+        panel_[size(f * kPanelLabels + lane)] = state.done ? 0.0F : state.direction[size(f)];
     }
     score_panel();
-  }
-
-  void score_directions() {
-    score_vectors([](const LabelState& state) { return !state.done && state.full_step; },
-                  [](const LabelState& state, std::size_t f) { return state.direction[f]; });
-  }
-
-  /// Labels that want to look at all rows but have left their reference come to know all m again first; often that
-  /// is enough to prove most rows out of reach.
-  void renew_references() {
-    const auto wants = [](const LabelState& state) { return !state.done && state.full_step && !state.at_reference; };
-    score_vectors(wants, [](const LabelState& state, std::size_t f) { return state.w[f] - state.w_reference[f]; });
-    for (std::int64_t lane = 0; lane < kPanelLabels; ++lane) {
-      LabelState& state = states_[size(lane)];
-      if (!wants(state)) continue;
-      complete_slopes(state, lane, (state.b - state.b_reference) * bias_);
-      kernels_.add_dense(state.m_reference.data(), 1, scores_.data() + lane * X_.n_rows, X_.n_rows,
-                         state.m_reference.data());
-      refer_to_here(state);
-      measure_reach(state);
-    }
   }
 
   /// Turns the scores of a change of w into the change of m = 1 - s * score.
@@ -258,7 +220,8 @@ class PanelSolver {
       float& m = state.m_reference[size(state.positives[r])];
       m = 2 - m;
     }
-    refer_to_here(state);
+    state.w_reference = state.w;
+    state.b_reference = state.b;
 
     // |gradient at 0| = 2 C |sum of c_i s_i x_i|, from the two means.
     const auto n = static_cast<double>(X_.n_rows);
@@ -269,34 +232,63 @@ class PanelSolver {
         problem_.eps * std::max(std::min(np, n - np), 1.0) / n * 2 * problem_.C * std::sqrt(std::max(squared, 0.0));
   }
 
-  /// Where m_reference is that of w: the bounds start anew, and the rows to know are those inside the margin.
-  void refer_to_here(LabelState& state) {
-    state.w_reference = state.w;
-    state.b_reference = state.b;
-    state.at_reference = true;
-    const std::int64_t n =
-        kernels_.find_above(state.m_reference.data(), shared_.row_norm.data(), X_.n_rows, 0, 0, found_.data());
-    state.rows.assign(found_.begin(), found_.begin() + n);
-    state.m.resize(size(n));
-    for (std::int64_t k = 0; k < n; ++k) state.m[size(k)] = state.m_reference[size(found_[size(k)])];
+  /// Where m_reference is that of w: the rows to look at are those inside the margin, or no further than `beyond`.
+  void look_at(LabelState& state, float beyond) {
+    const std::int64_t n = kernels_.find_above(state.m_reference.data(), X_.n_rows, -beyond, found_.data());
+    state.rows.clear();
+    state.m.clear();
+    state.positive_places.clear();
+    const auto add = [&](std::int32_t row) {
+      state.rows.push_back(row);
+      state.m.push_back(state.m_reference[size(row)]);
+    };
+    for (std::int64_t k = 0; k < n; ++k)
+      if (!is_positive_[size(found_[size(k)])]) add(found_[size(k)]);
+    for (std::int64_t r = 0; r < state.n_positive; ++r) {
+      state.positive_places.push_back(static_cast<std::int32_t>(state.rows.size()));
+      add(state.positives[r]);
+    }
   }
 
   void mark_positives(const LabelState& state, std::uint8_t mark) {
     for (std::int64_t r = 0; r < state.n_positive; ++r) is_positive_[size(state.positives[r])] = mark;
   }
 
-  /// Gradient, whether that is the end, Newton direction, and how far it may move scores.
-  void find_direction(LabelState& state, SvmSolution& solution) {
+  /// Some Newton steps on the rows nearest to the margin. Ends at the reference, with the whole way as direction; or
+  /// done, if the gradient over all rows is short enough.
+  void improve(LabelState& state, SvmSolution& solution) {
     mark_positives(state, 1);
-    gather_active(state);
-    solution.active_rows += static_cast<std::int64_t>(active_.size());
-    state.length = compute_gradient(state);
-    state.done = state.length <= state.stop || solution.newton_steps >= problem_.max_newton;
+    look_at(state, 0);
+    find_gradient(state, solution);
+    state.done = state.length <= state.stop || solution.rounds >= problem_.max_rounds;
     if (!state.done) {
-      solution.cg_steps += compute_direction(state);
-      measure_reach(state);
+      // Far enough beyond the margin to see what comes, but not more than a share of the rows.
+      float beyond = 1;
+      while (beyond > 1e-3F &&
+             kernels_.find_above(state.m_reference.data(), X_.n_rows, -beyond, found_.data()) * kShare > X_.n_rows)
+        beyond /= 2;
+      look_at(state, beyond);
+      const double enough = std::max(0.5 * state.stop, 0.05 * state.length);
+      for (int step = 0; step < kStepsPerRound && state.length > enough; ++step) {
+        ++solution.newton_steps;
+        solution.cg_steps += compute_direction(state);
+        if (!take_step(state, solution)) break;
+        find_gradient(state, solution);
+        control_.check_in(worker_);
+      }
+      kernels_.add_dense(state.w.data(), -1, state.w_reference.data(), X_.n_cols, state.direction.data());
+      state.b_direction = state.b - state.b_reference;
+      state.w = state.w_reference;
+      state.b = state.b_reference;
     }
     mark_positives(state, 0);
+  }
+
+  void find_gradient(LabelState& state, SvmSolution& solution) {
+    gather_active(state);
+    solution.active_rows += static_cast<std::int64_t>(active_.size());
+    ++solution.gradients;
+    state.length = compute_gradient(state);
   }
 
   /// Rows with m > 0 as sparse rows; features_ says which features their numbers mean.
@@ -395,83 +387,40 @@ class PanelSolver {
     return steps;
   }
 
-  /// For any row |score(w') - score(w_reference)| <= |x| |w' - w_reference|, so most rows can be proved to stay
-  /// outside the margin all the way to w + d. Where that leaves too many, the next step looks at all rows.
-  void measure_reach(LabelState& state) {
-    away_.resize(state.w.size());
-    kernels_.add_dense(state.w.data(), -1, state.w_reference.data(), X_.n_cols, away_.data());
-    const double ee = kernels_.dot_dense(away_.data(), away_.data(), X_.n_cols);
-    const double ed = kernels_.dot_dense(away_.data(), state.direction.data(), X_.n_cols);
-    const double dd = squared_length(state.direction);
-    state.reach = std::sqrt(std::max({ee, ee + 2 * ed + dd, 0.0})) * 1.0001;
-    const double here = double{state.b - state.b_reference} * bias_;
-    state.constant = std::max({0.0, here, here + double{state.b_direction} * bias_}) + 1e-4;
-    state.full_step = count_reachable(state) * 4 > X_.n_rows;
-  }
-
-  std::int64_t count_reachable(const LabelState& state) {
-    return kernels_.find_above(state.m_reference.data(), shared_.row_norm.data(), X_.n_rows,
-                               static_cast<float>(state.reach), static_cast<float>(-state.constant), found_.data());
-  }
-
-  /// The exact minimum along the direction, at most a full step.
-  void take_step(LabelState& state, std::int64_t lane, SvmSolution& solution) {
-    ++solution.newton_steps;
-    if (state.full_step) {
-      complete_slopes(state, lane, state.b_direction * bias_);
-      const float* slopes = scores_.data() + lane * X_.n_rows;
-      solution.checked_rows += X_.n_rows;
-      const float t = search_line(state, state.m_reference.data(), slopes, X_.n_rows, state.positives);
-      state.done = t <= 0;
-      if (state.done) return;
-      kernels_.add_dense(state.m_reference.data(), t, slopes, X_.n_rows, state.m_reference.data());
-      move(state, t);
-      refer_to_here(state);
-      return;
-    }
-    mark_positives(state, 1);
-    score_reachable(state);
-    mark_positives(state, 0);
-    solution.checked_rows += static_cast<std::int64_t>(state.rows.size());
-    const float t = search_line(state, state.m.data(), slope_.data(), static_cast<std::int64_t>(state.rows.size()),
-                                positive_places_.data());
-    state.done = t <= 0;
-    if (state.done) return;
-    kernels_.add_dense(state.m.data(), t, slope_.data(), static_cast<std::int64_t>(state.m.size()), state.m.data());
+  /// To the least of the objective over the rows looked at along the direction. False if float32 sees no descent.
+  bool take_step(LabelState& state, SvmSolution& solution) {
+    const auto n = static_cast<std::int64_t>(state.rows.size());
+    slope_.resize(size(n));
+    const float constant = state.b_direction * bias_;
+    for (std::int64_t k = 0; k < n; ++k)
+      slope_[size(k)] = dot(row_of(state.rows[size(k)]), state.direction.data()) + constant;
+    for (const std::int32_t place : state.positive_places) slope_[size(place)] = -slope_[size(place)];
+    solution.checked_rows += n;
+    const float t = search_line(state, state.m.data(), slope_.data(), n, state.positive_places.data());
+    if (t <= 0) return false;
+    kernels_.add_dense(state.m.data(), t, slope_.data(), n, state.m.data());
     move(state, t);
+    return true;
+  }
+
+  /// The same over all rows, whose scores are there.
+  void take_full_step(LabelState& state, std::int64_t lane, SvmSolution& solution) {
+    complete_slopes(state, lane, state.b_direction * bias_);
+    const float* slopes = scores_.data() + lane * X_.n_rows;
+    solution.checked_rows += X_.n_rows;
+    ++solution.rounds;
+    const float t = search_line(state, state.m_reference.data(), slopes, X_.n_rows, state.positives);
+    state.done = t <= 0;  // float32 sees no descent any more
+    if (state.done) return;
+    kernels_.add_dense(state.m_reference.data(), t, slopes, X_.n_rows, state.m_reference.data());
+    move(state, t);
+    state.w_reference = state.w;
+    state.b_reference = state.b;
   }
 
   void move(LabelState& state, float t) {
     kernels_.add_dense(state.w.data(), t, state.direction.data(), X_.n_cols, state.w.data());
     state.b += t * state.b_direction;
-    state.at_reference = false;
-  }
-
-  /// rows = those that may enter the margin, and the positives; their m and its slope along the direction.
-  void score_reachable(LabelState& state) {
-    for (std::size_t k = 0; k < state.rows.size(); ++k) place_[size(state.rows[k])] = static_cast<std::int32_t>(k);
-    const std::int64_t n_found = count_reachable(state);
-    next_rows_.clear();
-    next_m_.clear();
-    slope_.clear();
-    positive_places_.clear();
-    const auto add = [&](std::int32_t id) {
-      const bool positive = is_positive_[size(id)] != 0;
-      const float sign = positive ? 1.0F : -1.0F;
-      const SparseRow row = row_of(id);
-      const std::int32_t known = place_[size(id)];
-      const float m = known >= 0 ? state.m[size(known)] : 1 - sign * (dot(row, state.w.data()) + state.b * bias_);
-      if (positive) positive_places_.push_back(static_cast<std::int32_t>(next_rows_.size()));
-      next_rows_.push_back(id);
-      next_m_.push_back(m);
-      slope_.push_back(-sign * (dot(row, state.direction.data()) + state.b_direction * bias_));
-    };
-    for (std::int64_t i = 0; i < n_found; ++i)
-      if (!is_positive_[size(found_[size(i)])]) add(found_[size(i)]);
-    for (std::int64_t r = 0; r < state.n_positive; ++r) add(state.positives[r]);
-    for (const std::int32_t row : state.rows) place_[size(row)] = -1;
-    state.rows.swap(next_rows_);
-    state.m.swap(next_m_);
   }
 
   /// Where in (0, 1] the objective along the direction is least; 0 if float32 sees no descent any more. The
@@ -512,12 +461,12 @@ class PanelSolver {
   void finish(const LabelState& state, SvmSolution& solution) {
     if (state.n_positive == 0) return;
     solution.gradient = state.stop > 0 ? state.length / state.stop : 0;
-    mark_positives(state, 1);
     double loss = 0;
-    for (std::size_t k = 0; k < state.rows.size(); ++k)
-      if (state.m[k] > 0)
-        loss += (is_positive_[size(state.rows[k])] ? state.positive_cost : 1) * double{state.m[k]} * state.m[k];
-    mark_positives(state, 0);
+    for (const float m : state.m_reference) loss += m > 0 ? double{m} * m : 0;
+    for (std::int64_t r = 0; r < state.n_positive; ++r) {
+      const float m = state.m_reference[size(state.positives[r])];
+      loss += m > 0 ? (state.positive_cost - 1) * double{m} * m : 0;
+    }
     solution.objective = 0.5 * (squared_length(state.w) + double{state.b} * state.b) + problem_.C * loss;
     for (std::int64_t f = 0; f < X_.n_cols; ++f) {
       const float w = state.w[size(f)];
@@ -541,15 +490,14 @@ class PanelSolver {
   Floats panel_, block_, scores_;
 
   // scratch of the label at hand
-  Floats gradient_, solution_, residual_, search_, product_, away_;
+  Floats gradient_, solution_, residual_, search_, product_;
   std::vector<SparseRow> active_;
   std::vector<float> active_m_;
   std::int64_t n_local_ = 0;
   std::vector<std::uint8_t> is_positive_;  // by row
-  std::vector<std::int32_t> place_;        // row -> its place in state.rows, -1 if none
-  std::vector<std::int32_t> found_, next_rows_, positive_places_;
+  std::vector<std::int32_t> found_;
   std::vector<std::int32_t> features_, local_of_, local_indices_;
-  Floats next_m_, slope_;
+  Floats slope_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ struct SvmProblem {
   double bias;     // the value of the constant feature; 0 for none
   double eps;      // stop at |gradient| <= eps * max(min(n+, n-), 1) / n_rows * |gradient at 0|, LIBLINEAR's rule
   float prune;     // weights smaller than this are dropped
-  int max_newton;  // steps per label at most
+  int max_rounds;  // looks at all rows per label at most
 };
 
 /// The weights that are left, and what it took to find them.
@@ -34,13 +34,15 @@ struct SvmSolution {
   float bias = 0;  // what is added to every score: b * problem.bias
   double objective = 0;
   double gradient = 0;  // its length at the end, relative to the bound at which it stops: <= 1 if converged
+  int rounds = 0;       // looks at all rows
+  int gradients = 0;    // times the gradient was computed
   int newton_steps = 0;
   int cg_steps = 0;
-  std::int64_t active_rows = 0;   // rows with m > 0, summed over Newton steps
-  std::int64_t checked_rows = 0;  // rows whose score was computed, summed over Newton steps
+  std::int64_t active_rows = 0;   // rows with m > 0, summed over gradients
+  std::int64_t checked_rows = 0;  // rows whose score was computed, all in all
 };
 
-/// Solves every label. A label's solution depends on the label alone, not on its neighbours or the threads.
+/// Solves every label. The solution's last bits depend on the labels around it, never on the threads.
 std::vector<SvmSolution> solve_svms(const SvmProblem& problem, int threads, Control& control);
 
 }  // namespace umpteen

@@ -62,8 +62,7 @@ struct NewtonKernels {
   double (*dot_dense)(const float* a, const float* b, std::int64_t n);
   void (*add_dense)(const float* a, float factor, const float* b, std::int64_t n, float* out);
   void (*line_derivatives)(const float* m, const float* d, std::int64_t n, float t, double* first, double* second);
-  std::int64_t (*find_above)(const float* value, const float* norm, std::int64_t n, float slack, float limit,
-                             std::int32_t* out);
+  std::int64_t (*find_above)(const float* value, std::int64_t n, float limit, std::int32_t* out);
 };
 
 /// The kernels in use: the best this machine can run, unless the environment variable UMPTEEN_SIMD names

@@ -24,10 +24,6 @@ inline Lanes broadcast(float a) { return {_mm512_set1_ps(a)}; }
 inline Lanes multiply_add(Lanes a, Lanes b, Lanes c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Lanes add(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline float sum(Lanes a) { return _mm512_reduce_add_ps(a.v); }
-/// v[indices[0..16)]
-inline Lanes gather(const float* v, const std::int32_t* indices) {
-  return {_mm512_i32gather_ps(_mm512_loadu_si512(indices), v, 4)};
-}
 /// b where a > 0, else 0
 inline Lanes keep_positive(Lanes a, Lanes b) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_GT_OQ), b.v)};
@@ -58,10 +54,6 @@ inline float sum(Lanes a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-inline Lanes gather(const float* v, const std::int32_t* indices) {
-  const auto* at = reinterpret_cast<const __m256i*>(indices);
-  return {_mm256_i32gather_ps(v, _mm256_loadu_si256(at), 4), _mm256_i32gather_ps(v, _mm256_loadu_si256(at + 1), 4)};
 }
 inline Lanes keep_positive(Lanes a, Lanes b) {
   const __m256 zero = _mm256_setzero_ps();
@@ -101,11 +93,6 @@ inline Lanes add(Lanes a, Lanes b) { return {{a.v[0] + b.v[0], a.v[1] + b.v[1], 
 inline float sum(Lanes a) {
   const Quad four = (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]);
   return (four[0] + four[1]) + (four[2] + four[3]);
-}
-inline Lanes gather(const float* v, const std::int32_t* indices) {
-  Lanes a;
-  for (int i = 0; i < 16; ++i) a.v[i / 4][i % 4] = v[indices[i]];
-  return a;
 }
 inline Lanes keep_positive(const Lanes& a, const Lanes& b) {
   Lanes r;

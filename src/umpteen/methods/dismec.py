@@ -52,8 +52,8 @@ class DiSMEC(OneVsRest):
         Whether rows also count ``2 / p_l - 1`` times for label l, with p_l its propensity, which favours rare labels.
     A, B
         The propensity's constants.
-    max_newton
-        Newton steps per label at most.
+    max_rounds
+        Rounds per label at most: some Newton steps near the margin, then a look at all rows. Three are usual.
     normalize, tfidf
         Scale rows to unit length; weight counts by inverse document frequency first.
     weight_type
@@ -86,7 +86,7 @@ class DiSMEC(OneVsRest):
         propensity: bool = False,
         A: float = 0.55,
         B: float = 1.5,
-        max_newton: int = 100,
+        max_rounds: int = 100,
         normalize: bool = True,
         tfidf: bool = False,
         weight_type: str = "float16",
@@ -102,7 +102,7 @@ class DiSMEC(OneVsRest):
         self.propensity = propensity
         self.A = A
         self.B = B
-        self.max_newton = max_newton
+        self.max_rounds = max_rounds
         self.normalize = normalize
         self.tfidf = tfidf
         self.weight_type = weight_type
@@ -116,7 +116,7 @@ class DiSMEC(OneVsRest):
             check_number(name, getattr(self, name), 0, above=True)
         for name in ("prune", "bias"):
             check_number(name, getattr(self, name), 0)
-        check_count("max_newton", self.max_newton)
+        check_count("max_rounds", self.max_rounds)
         check_flag("propensity", self.propensity)
         check_constants(self.A, self.B)
 
@@ -145,7 +145,7 @@ class DiSMEC(OneVsRest):
             bias=data.bias,
             eps=float(self.eps),
             prune=float(self.prune),
-            max_newton=int(self.max_newton),
+            max_rounds=int(self.max_rounds),
             threads=resources.threads,
             token=resources.token,
         )
