@@ -188,9 +188,9 @@ class LinearModel:
         for shard, (_, values) in zip(self.shards, parts, strict=True):
             bias[shard.label_ids] = values
         # Rows of no shard are empty: they take the place of an empty row below all others.
-        stacked = sp.vstack(
-            [*(W for W, _ in parts), sp.csr_matrix((1, self.n_features), dtype=np.float32)], format="csr"
-        )
+        empty: Any = sp.csr_matrix(np.zeros((1, self.n_features), np.float32))
+        blocks: list[Any] = [*(W for W, _ in parts), empty]
+        stacked: Any = sp.vstack(blocks, format="csr")
         place = np.full(self.n_labels, len(ids))
         place[ids] = np.arange(len(ids))
         return stacked[place], bias
@@ -260,9 +260,8 @@ class LinearModel:
 
 def check_label_ids(ids: ArrayLike, n_labels: int, name: str) -> NDArray[np.int64]:
     """Label ids a user gave, as an array; refuses what is not an id of this model."""
-    if isinstance(ids, Iterable) and not isinstance(ids, np.ndarray):
-        ids = list(ids)  # sets and the like
-    array = np.atleast_1d(np.asarray(ids))
+    listed = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, np.ndarray) else ids  # sets and the like
+    array = np.atleast_1d(np.asarray(listed))
     if array.size == 0:
         return array.astype(np.int64).ravel()
     if array.ndim != 1 or array.dtype.kind not in "iu":
