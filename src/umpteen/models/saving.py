@@ -34,7 +34,7 @@ def save_parts(
             writer.finish()
         temporary.chmod(0o755)
         _refuse_existing(path, overwrite)  # writing took a while
-        if path.exists():
+        if overwrite and path.exists():
             # Two renames: a crash between them leaves the old model under its .old name, never nothing.
             retired = path.with_name(f".{path.name}.old-{temporary.name.rsplit('-', 1)[1]}")
             path.rename(retired)
