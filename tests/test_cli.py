@@ -54,7 +54,9 @@ def model(tmp_path, files):
 
 def test_help_is_quick_and_worth_reading():
     best = 10.0
-    for _ in range(3):
+    for _ in range(10):  # the best of some, since the machine may be busy with other things
+        if best < 0.5:
+            break
         started = time.perf_counter()
         out = subprocess.run([*UMPTEEN, "--help"], capture_output=True, text=True, check=True).stdout
         best = min(best, time.perf_counter() - started)
