@@ -29,8 +29,8 @@ from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_b
 from umpteen.params import check_count, check_flag, check_number
 from umpteen.threads import resolve_threads
 
-#: Labels solved side by side; kPanelRows in the kernel.
-_PANEL = 16
+#: Labels solved side by side; kPanelLabels in the kernel.
+_PANEL = 32
 
 
 class DiSMEC(OneVsRest):
