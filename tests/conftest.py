@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import umpteen
+from umpteen import _native
 
 settings.register_profile("umpteen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("umpteen")
@@ -43,6 +44,15 @@ def eurlex() -> tuple[umpteen.Dataset, umpteen.Dataset]:
 def tiny() -> umpteen.Dataset:
     """A few hundred rows that something can be learnt from."""
     return umpteen.make_synthetic(300, 200, 40, labels_per_row=3, features_per_row=20, seed=7)
+
+
+@pytest.fixture(params=_native.available_simd())
+def simd(request):
+    """Runs a test once per instruction set this machine has."""
+    before = _native.simd()
+    _native.use_simd(request.param)
+    yield request.param
+    _native.use_simd(before)
 
 
 def same_dataset(a: umpteen.Dataset, b: umpteen.Dataset) -> None:

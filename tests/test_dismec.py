@@ -15,16 +15,6 @@ from umpteen.errors import ParamError
 
 from .reference import svm_gradient, svm_objective
 
-SIMD = _native.available_simd()
-
-
-@pytest.fixture(params=SIMD)
-def simd(request):
-    before = _native.simd()
-    _native.use_simd(request.param)
-    yield request.param
-    _native.use_simd(before)
-
 
 def solve(X, Y, *, C=1.0, bias=1.0, eps=0.01, prune=0.0, cost=None, threads=2, max_rounds=200):
     """The kernel on matrices: (W dense, b, everything it says)."""

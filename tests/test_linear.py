@@ -15,17 +15,6 @@ from umpteen.models.linear import LinearModel, LinearShard
 
 from . import reference
 
-SIMD = _native.available_simd()
-
-
-@pytest.fixture(params=SIMD)
-def simd(request):
-    """Runs a test once per instruction set this machine has."""
-    before = _native.simd()
-    _native.use_simd(request.param)
-    yield request.param
-    _native.use_simd(before)
-
 
 def random_model(seed, n_labels=700, n_features=90, n_shards=3, density=0.2, weight_type="float16", dyadic=False):
     """Labels scattered over shards, some untrained; dyadic weights make every sum exact, with many ties."""

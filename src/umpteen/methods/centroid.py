@@ -89,8 +89,8 @@ class Centroid(OneVsRest):
         tables = n_shards * (X.shape[1] + 1) * 8 + Y.shape[1] * 8
         weight_bytes = 2 + (2 if self.weight_type == "float16" else 4)
         model_bytes = int(weights.sum()) * weight_bytes + tables
-        shard_weights = np.add.reduceat(weights, np.arange(0, Y.shape[1], size))
-        in_work = np.sort(shard_weights)[-resolve_threads(self.threads) :].sum()
+        # Shards go by frequency, so those in work together may hold the labels with the most weights.
+        in_work = np.sort(weights)[-size * resolve_threads(self.threads) :].sum()
         copies = (X.nnz + Y.nnz) * 8
         # Without a model directory the finished shards stay in memory too.
         return Estimate(int(in_work) * _WORK_BYTES + copies + model_bytes, model_bytes)
