@@ -114,6 +114,20 @@ def test_the_objective_falls_with_every_round(bibtex, cost):
     assert falls > 3 * 64
 
 
+@pytest.mark.parametrize("spread", [1e-3, 1e-9])
+def test_rows_of_very_different_lengths(simd, tiny, spread):
+    """Directions come from rows in 16 bits where those can tell the rows' values; 1e-9 is too wide for them."""
+    lengths = np.geomspace(spread, 1, tiny.n_rows)
+    X = as_csr(sp.diags(lengths) @ unit(tiny.X) * 1000, "X")
+    W, b, _ = solve(X, tiny.Y, eps=1e-3, C=1e-4)
+    for label in range(0, 40, 7):
+        y = tiny.Y[:, label].toarray().ravel() > 0
+        zero, zero_b = svm_gradient(X, y, np.zeros(X.shape[1]), 0.0, 1e-4, 1.0, 1.0)
+        here, here_b = svm_gradient(X, y, W[label], b[label], 1e-4, 1.0, 1.0)
+        bound = 1e-3 * max(min(y.sum(), (~y).sum()), 1) / len(y) * np.hypot(np.linalg.norm(zero), zero_b)
+        assert np.hypot(np.linalg.norm(here), here_b) <= 1.02 * bound + 1e-4
+
+
 def test_more_features_than_are_numbered_through(simd):
     """Above 16384 features the kernel works on those the active rows have."""
     data = umpteen.make_synthetic(400, 30_000, 20, features_per_row=30, seed=3)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include "umpteen/aligned.hpp"
@@ -20,7 +21,26 @@ struct Shared {
   Floats mean;      // n_features, without the constant feature
   Floats mean_dot;  // n_rows: mean.x_i
   double mean_squared = 0;
+  float pack_scale = 0;  // a power of two that brings X into the range of 16-bit floats; 0 if none does
 };
+
+/// Packed rows have 16-bit features and 16-bit values. One power of two for all values, if the largest value of every
+/// row then keeps all its bits.
+float find_pack_scale(const CsrView& X) {
+  float largest = 0;
+  float least_of_rows = std::numeric_limits<float>::max();
+  for (std::int64_t row = 0; row < X.n_rows; ++row) {
+    float row_largest = 0;
+    for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i)
+      row_largest = std::max(row_largest, std::abs(X.data[i]));
+    largest = std::max(largest, row_largest);
+    if (row_largest > 0) least_of_rows = std::min(least_of_rows, row_largest);
+  }
+  if (X.n_cols > 65536 || !(largest > 0) || least_of_rows < 0x1p-16F * largest) return 0;
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest < 2^exponent
+  return std::abs(exponent) < 100 ? std::ldexp(1.0F, 15 - exponent) : 0;
+}
 
 Shared prepare(const SvmProblem& problem, int threads, Control& control) {
   const CsrView& X = problem.X;
@@ -43,6 +63,7 @@ Shared prepare(const SvmProblem& problem, int threads, Control& control) {
           kernels.dot_sparse(X.indices + begin, data, n, shared.mean.data());
     }
   });
+  shared.pack_scale = find_pack_scale(X);
   return shared;
 }
 
@@ -51,7 +72,8 @@ struct SparseRow {
   const std::int32_t* indices;
   const float* data;
   std::int64_t n;
-  float factor;  // 2 C c_i
+  float factor;                 // 2 C c_i
+  const std::uint16_t* packed;  // the same in half the bytes, or null
 };
 
 /// One label on its way to the optimum.
@@ -85,6 +107,7 @@ class PanelSolver {
         worker_(worker),
         renumber_(X_.n_cols > kRenumberAbove),
         bias_(static_cast<float>(problem.bias)),
+        unpack_(shared.pack_scale > 0 ? 1 / shared.pack_scale : 0),
         states_(kPanelLabels),
         panel_(size(X_.n_cols) * kPanelLabels),
         block_(kRowsPerBlock * kPanelLabels),
@@ -120,14 +143,23 @@ class PanelSolver {
   static constexpr std::int64_t kRenumberAbove = 16384;
   static constexpr std::int64_t kShare = 8;  // rows looked at between two looks at all: one in so many
   static constexpr int kStepsPerRound = 5;
+  static constexpr int kPackedRounds = 4;                 // whose directions come from rows in 16 bits
+  static constexpr std::size_t kMostPacked = 16'000'000;  // 16-bit words: so much memory a thread may take
 
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
   SparseRow row_of(std::int32_t row) const {
     const std::int64_t begin = X_.indptr[row];
-    return {X_.indices + begin, X_.data + begin, X_.indptr[row + 1] - begin, 0};
+    return {X_.indices + begin, X_.data + begin, X_.indptr[row + 1] - begin, 0, nullptr};
   }
   float dot(const SparseRow& row, const float* v) const {
+    if (row.packed != nullptr) return kernels_.dot_packed(row.packed, row.n, v) * unpack_;
     return kernels_.dot_sparse(row.indices, row.data, row.n, v);
+  }
+  void add(const SparseRow& row, float factor, float* out) const {
+    if (row.packed != nullptr)
+      kernels_.add_packed(row.packed, row.n, factor * unpack_, out);
+    else
+      kernels_.add_sparse(row.indices, row.data, row.n, factor, out);
   }
   double squared_length(const Floats& v) const { return kernels_.dot_dense(v.data(), v.data(), X_.n_cols); }
 
@@ -238,17 +270,34 @@ class PanelSolver {
     state.rows.clear();
     state.m.clear();
     state.positive_places.clear();
-    const auto add = [&](std::int32_t row) {
+    entries_.clear();
+    const auto add_row = [&](std::int32_t row) {
       state.rows.push_back(row);
       state.m.push_back(state.m_reference[size(row)]);
+      entries_.push_back(row_of(row));
     };
     for (std::int64_t k = 0; k < n; ++k)
-      if (!is_positive_[size(found_[size(k)])]) add(found_[size(k)]);
+      if (!is_positive_[size(found_[size(k)])]) add_row(found_[size(k)]);
     for (std::int64_t r = 0; r < state.n_positive; ++r) {
       state.positive_places.push_back(static_cast<std::int32_t>(state.rows.size()));
-      add(state.positives[r]);
+      add_row(state.positives[r]);
     }
   }
+
+  /// Copies the rows looked at side by side into half the bytes: the steps of a round read them many times.
+  void pack_rows() {
+    std::size_t total = 0;
+    for (const SparseRow& row : entries_) total += packed_size(row.n);
+    if (total > kMostPacked) return;
+    packed_.resize(total);
+    std::uint16_t* at = packed_.data();
+    for (SparseRow& row : entries_) {
+      kernels_.pack_row(row.indices, row.data, row.n, shared_.pack_scale, at);
+      row.packed = at;
+      at += packed_size(row.n);
+    }
+  }
+  static std::size_t packed_size(std::int64_t n) { return size(2 * ((n + 15) / 16 * 16)); }
 
   void mark_positives(const LabelState& state, std::uint8_t mark) {
     for (std::int64_t r = 0; r < state.n_positive; ++r) is_positive_[size(state.positives[r])] = mark;
@@ -268,6 +317,8 @@ class PanelSolver {
              kernels_.find_above(state.m_reference.data(), X_.n_rows, -beyond, found_.data()) * kShare > X_.n_rows)
         beyond /= 2;
       look_at(state, beyond);
+      // What rounding to 16 bits does to a direction is far below what the first rounds leave to do.
+      if (!renumber_ && unpack_ > 0 && solution.rounds < kPackedRounds) pack_rows();
       const double enough = std::max(0.5 * state.stop, 0.05 * state.length);
       for (int step = 0; step < kStepsPerRound && state.length > enough; ++step) {
         ++solution.newton_steps;
@@ -299,7 +350,7 @@ class PanelSolver {
     local_indices_.clear();
     for (std::size_t k = 0; k < state.rows.size(); ++k) {
       if (state.m[k] <= 0) continue;
-      SparseRow row = row_of(state.rows[k]);
+      SparseRow row = entries_[k];
       const bool positive = is_positive_[size(state.rows[k])] != 0;
       row.factor = static_cast<float>(2 * problem_.C * (positive ? state.positive_cost : 1));
       active_.push_back(row);
@@ -338,7 +389,7 @@ class PanelSolver {
     double bias_sum = state.b;
     for (std::size_t a = 0; a < active_.size(); ++a) {
       const float factor = active_[a].factor * active_m_[a];
-      kernels_.add_sparse(active_[a].indices, active_[a].data, active_[a].n, factor, gradient_.data());
+      add(active_[a], factor, gradient_.data());
       bias_sum += double{factor} * bias_;
     }
     gradient_[size(n_local_)] = bias_ > 0 ? static_cast<float>(bias_sum) : 0.0F;
@@ -364,7 +415,7 @@ class PanelSolver {
       double bias_sum = search_bias;
       for (const SparseRow& row : active_) {
         const float factor = row.factor * (dot(row, search_.data()) + bias_ * search_bias);
-        kernels_.add_sparse(row.indices, row.data, row.n, factor, product_.data());
+        add(row, factor, product_.data());
         bias_sum += double{factor} * bias_;
       }
       product_[size(n_local_)] = static_cast<float>(bias_sum);
@@ -392,8 +443,7 @@ class PanelSolver {
     const auto n = static_cast<std::int64_t>(state.rows.size());
     slope_.resize(size(n));
     const float constant = state.b_direction * bias_;
-    for (std::int64_t k = 0; k < n; ++k)
-      slope_[size(k)] = dot(row_of(state.rows[size(k)]), state.direction.data()) + constant;
+    for (std::int64_t k = 0; k < n; ++k) slope_[size(k)] = dot(entries_[size(k)], state.direction.data()) + constant;
     for (const std::int32_t place : state.positive_places) slope_[size(place)] = -slope_[size(place)];
     solution.checked_rows += n;
     const float t = search_line(state, state.m.data(), slope_.data(), n, state.positive_places.data());
@@ -484,6 +534,7 @@ class PanelSolver {
   const int worker_;
   const bool renumber_;
   const float bias_;
+  const float unpack_;  // what a packed value is multiplied by; 0 if rows are not packed
   const NewtonKernels& kernels_ = newton_kernels();
 
   std::vector<LabelState> states_;
@@ -491,6 +542,8 @@ class PanelSolver {
 
   // scratch of the label at hand
   Floats gradient_, solution_, residual_, search_, product_;
+  std::vector<SparseRow> entries_;  // of the rows looked at
+  AlignedVector<std::uint16_t> packed_;
   std::vector<SparseRow> active_;
   std::vector<float> active_m_;
   std::int64_t n_local_ = 0;

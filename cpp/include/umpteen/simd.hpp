@@ -59,6 +59,9 @@ struct NewtonKernels {
                          const float* data, const float* panel, float* out);
   float (*dot_sparse)(const std::int32_t* indices, const float* data, std::int64_t n, const float* v);
   void (*add_sparse)(const std::int32_t* indices, const float* data, std::int64_t n, float factor, float* out);
+  void (*pack_row)(const std::int32_t* indices, const float* data, std::int64_t n, float scale, std::uint16_t* out);
+  float (*dot_packed)(const std::uint16_t* row, std::int64_t n, const float* v);
+  void (*add_packed)(const std::uint16_t* row, std::int64_t n, float factor, float* out);
   double (*dot_dense)(const float* a, const float* b, std::int64_t n);
   void (*add_dense)(const float* a, float factor, const float* b, std::int64_t n, float* out);
   void (*line_derivatives)(const float* m, const float* d, std::int64_t n, float t, double* first, double* second);

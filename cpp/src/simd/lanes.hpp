@@ -30,8 +30,15 @@ inline Lanes keep_positive(Lanes a, Lanes b) {
 }
 /// Bit i is set where a[i] > b[i]; never for a NaN.
 inline std::uint32_t greater(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ); }
+inline Lanes gather(const float* v, const std::uint16_t* places) {
+  const __m256i narrow = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(places));
+  return {_mm512_i32gather_ps(_mm512_cvtepu16_epi32(narrow), v, 4)};
+}
 inline Lanes load_half(const std::uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+inline void store_half(std::uint16_t* p, Lanes a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
 }
 
 #elif defined(__AVX2__)
@@ -65,9 +72,18 @@ inline std::uint32_t greater(Lanes a, Lanes b) {
   const int hi = _mm256_movemask_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_GT_OQ));
   return static_cast<std::uint32_t>(lo | hi << 8);
 }
+inline Lanes gather(const float* v, const std::uint16_t* places) {
+  const __m256i lo = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(places)));
+  const __m256i hi = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(places + 8)));
+  return {_mm256_i32gather_ps(v, lo, 4), _mm256_i32gather_ps(v, hi, 4)};
+}
 inline Lanes load_half(const std::uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+inline void store_half(std::uint16_t* p, Lanes a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
 }
 
 #else  // four registers of four: SSE2 or NEON, by the compiler's vector types
@@ -104,6 +120,12 @@ inline std::uint32_t greater(const Lanes& a, const Lanes& b) {
   for (int i = 0; i < 16; ++i) mask |= static_cast<std::uint32_t>(a.v[i / 4][i % 4] > b.v[i / 4][i % 4]) << i;
   return mask;
 }
+/// v[places[i]] for sixteen places
+inline Lanes gather(const float* v, const std::uint16_t* places) {
+  Lanes r;
+  for (int i = 0; i < 16; ++i) r.v[i / 4][i % 4] = v[places[i]];
+  return r;
+}
 
 #endif
 
@@ -134,6 +156,29 @@ inline float half_to_float(std::uint16_t half) {
   return value;
 #endif
 }
+
+/// Rounded to the nearest; |value| must be below 2^15.
+inline std::uint16_t float_to_half(float value) {
+#if defined(__F16C__)
+  return static_cast<std::uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
+#else
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const std::uint32_t sign = bits >> 16 & 0x8000U;
+  bits &= 0x7fffffffU;
+  if (bits < 0x38800000U)  // below 2^-14: a multiple of 2^-24
+    return static_cast<std::uint16_t>(sign |
+                                      static_cast<std::uint32_t>((value < 0 ? -value : value) * 0x1p24F + 0.5F));
+  bits += 0xfffU + (bits >> 13 & 1U);
+  return static_cast<std::uint16_t>(sign | (bits - 0x38000000U) >> 13);
+#endif
+}
+
+#if !defined(__AVX2__)
+inline void store_half(std::uint16_t* p, const Lanes& a) {
+  for (int i = 0; i < 16; ++i) p[i] = float_to_half(a.v[i / 4][i % 4]);
+}
+#endif
 
 inline float to_float(float weight) { return weight; }
 inline float to_float(std::uint16_t weight) { return half_to_float(weight); }

@@ -51,6 +51,43 @@ void add_sparse(const std::int32_t* indices, const float* data, std::int64_t n, 
   for (; i < n; ++i) out[indices[i]] = multiply_add(factor, data[i], out[indices[i]]);
 }
 
+/// A packed row: its features in 16 bits, then its values times `scale` as 16-bit floats, both filled up with zeros
+/// to a multiple of sixteen. scale * |value| must be below 2^15.
+void pack_row(const std::int32_t* indices, const float* data, std::int64_t n, float scale, std::uint16_t* out) {
+  const std::int64_t padded = (n + 15) / 16 * 16;
+  std::uint16_t* const values = out + padded;
+  const Lanes scales = broadcast(scale);
+  const Lanes zero = broadcast(0);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<std::uint16_t>(indices[i]);
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) store_half(values + i, multiply_add(scales, load(data + i), zero));
+  for (; i < n; ++i) values[i] = float_to_half(scale * data[i]);
+  for (; i < padded; ++i) out[i] = values[i] = 0;
+}
+
+float dot_packed(const std::uint16_t* row, std::int64_t n, const float* v) {
+  const std::int64_t padded = (n + 15) / 16 * 16;
+  const std::uint16_t* const values = row + padded;
+  Lanes sums = broadcast(0);
+  for (std::int64_t i = 0; i < padded; i += 16)
+    sums = multiply_add(load_weights(values + i), gather(v, row + i), sums);
+  return sum(sums);
+}
+
+void add_packed(const std::uint16_t* row, std::int64_t n, float factor, float* out) {
+  const std::int64_t padded = (n + 15) / 16 * 16;
+  const std::uint16_t* const values = row + padded;
+  alignas(64) float terms[16];
+  const Lanes factors = broadcast(factor);
+  const Lanes zero = broadcast(0);
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    store(terms, multiply_add(factors, load_weights(values + i), zero));
+    for (int j = 0; j < 16; ++j) out[row[i + j]] += terms[j];
+  }
+  for (; i < n; ++i) out[row[i]] += factor * half_to_float(values[i]);
+}
+
 double dot_dense(const float* a, const float* b, std::int64_t n) {
   double total = 0;
   std::int64_t i = 0;
@@ -118,7 +155,7 @@ std::int64_t find_above(const float* value, std::int64_t n, float limit, std::in
 }  // namespace
 
 extern const NewtonKernels kNewtonKernels;
-const NewtonKernels kNewtonKernels{multiply_panel, dot_sparse,       add_sparse, dot_dense,
-                                   add_dense,      line_derivatives, find_above};
+const NewtonKernels kNewtonKernels{multiply_panel, dot_sparse, add_sparse, pack_row,         dot_packed,
+                                   add_packed,     dot_dense,  add_dense,  line_derivatives, find_above};
 
 }  // namespace umpteen::UMPTEEN_ISA
