@@ -299,6 +299,16 @@ def test_the_estimate_bounds_the_model(cls, bibtex, tmp_path):
     assert estimate.peak_bytes < 100 * real
 
 
+def test_the_bound_takes_the_largest_shards_to_be_in_work():
+    weights = np.array([5, 1, 9, 2, 7])
+    method = umpteen.Centroid(labels_per_shard=2)
+    assert [method.bound_size(weights, 100, n).in_work for n in (1, 2, 3)] == [16, 23, 24]
+    want = 24 * 4 + 3 * (8 * 101 + 16 * 4) + 5 * 16
+    assert method.bound_size(weights, 100).model_bytes == want
+    assert method.set_params(weight_type="float32").bound_size(weights, 100).model_bytes == want + (24 + 3 * 16) * 2
+    assert method.bound_size(weights[:0], 100) == (0, 0)
+
+
 def test_memory_helpers():
     assert available_memory() > 1_000_000
     check_fits(Estimate(0, 0), "")

@@ -83,14 +83,7 @@ class Centroid(OneVsRest):
         return LabelWeights(means, np.zeros(len(labels), np.float32))
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        weights = count_weights_bound(X, Y)
-        size = self.shard_size(Y.shape[1])
-        n_shards = -(-Y.shape[1] // size)
-        tables = n_shards * (X.shape[1] + 1) * 8 + Y.shape[1] * 8
-        weight_bytes = 2 + (2 if self.weight_type == "float16" else 4)
-        model_bytes = int(weights.sum()) * weight_bytes + tables
-        # Shards go by frequency, so those in work together may hold the labels with the most weights.
-        in_work = np.sort(weights)[-size * resolve_threads(self.threads) :].sum()
+        bound = self.bound_size(count_weights_bound(X, Y), X.shape[1], resolve_threads(self.threads))
         copies = (X.nnz + Y.nnz) * 8
         # Without a model directory the finished shards stay in memory too.
-        return Estimate(int(in_work) * _WORK_BYTES + copies + model_bytes, model_bytes)
+        return Estimate(bound.in_work * _WORK_BYTES + copies + bound.model_bytes, bound.model_bytes)

@@ -155,14 +155,10 @@ class DiSMEC(OneVsRest):
         )
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        (n_rows, n_features), n_labels = X.shape, Y.shape[1]
+        n_rows, n_features = X.shape
         # Pruned weights live mostly on the features of the label's own rows and of its nearest negatives.
         weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
-        size = self.shard_size(n_labels)
-        n_shards = -(-n_labels // size)
-        weight_bytes = 2 + (2 if self.weight_type == "float16" else 4)
-        model_bytes = int(weights.sum()) * weight_bytes + n_shards * (n_features + 1) * 8 + n_labels * 8
+        bound = self.bound_size(weights, n_features)
         panel = 4 * _PANEL * (4 * n_features + 3 * n_rows)
-        shard = int(np.sort(weights)[-size:].sum()) * 40
-        peak = resolve_threads(self.threads) * panel + shard + X.nnz * 8 + Y.nnz * 8 + n_rows * 8
-        return Estimate(peak + model_bytes, model_bytes)
+        peak = resolve_threads(self.threads) * panel + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8 + n_rows * 8
+        return Estimate(peak + bound.model_bytes, bound.model_bytes)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from umpteen import _native
 from umpteen.data.matrix import Csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.engines.base import Resources, Task
@@ -24,6 +25,13 @@ class LabelWeights(NamedTuple):
 
     W: Any  # sparse, n_labels x n_features
     bias: NDArray[np.float32]  # n_labels: what is added to each score
+
+
+class SizeBound(NamedTuple):
+    """How large a model can get."""
+
+    model_bytes: int
+    in_work: int  # weights of the shards that are trained at the same time
 
 
 class OneVsRest(Method):
@@ -68,6 +76,19 @@ class OneVsRest(Method):
         """Labels per shard: enough shards to spread and to resume, few enough that each one's table of features,
         as long as X is wide, stays small beside its weights."""
         return int(self.labels_per_shard or np.clip(-(-n_labels // 16), 1024, 16384))
+
+    def bound_size(self, weights: NDArray[np.int64], n_features: int, shards_in_work: int = 1) -> SizeBound:
+        """The size of a model whose labels have at most so many weights each.
+
+        Shards hold labels of like frequency, not random ones, so those in work may be the ones with the most weights.
+        """
+        n_labels = len(weights)
+        size = self.shard_size(n_labels)
+        per_weight = 2 + np.dtype(self.weight_type).itemsize
+        per_shard = 8 * (n_features + 1) + _native.WEIGHT_PADDING * per_weight
+        per_label = 16  # bias, id and count
+        model_bytes = int(weights.sum()) * per_weight + -(-n_labels // size) * per_shard + n_labels * per_label
+        return SizeBound(model_bytes, int(np.sort(weights)[-size * shards_in_work :].sum()))
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         labels: NDArray[np.int32] = task.plan
