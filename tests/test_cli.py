@@ -95,6 +95,20 @@ def test_train_says_what_it_reads_estimates_and_writes(tmp_path, files):
     assert re.search(r"propensities: A=0.55, B=1.5", out)
 
 
+def test_valid_data_is_read_once_and_checked_before_training(tmp_path, files, monkeypatch):
+    from umpteen.data import reading
+
+    read, original = [], reading.read
+    monkeypatch.setattr(reading, "read", lambda path, **options: (read.append(path), original(path, **options))[1])
+    run("train", files[0], "--model", tmp_path / "m", "--valid", files[1])
+    assert read == [files[0], files[1]]
+    test = umpteen.read_xc(files[1])
+    umpteen.write_npz(umpteen.Dataset(test.X[:, :100], test.Y), tmp_path / "narrow.npz")
+    with pytest.raises(umpteen.errors.DataError, match="must have 184 features and 16 labels, but has 100 and 16"):
+        run("train", files[0], "--model", tmp_path / "n", "--valid", tmp_path / "narrow.npz")
+    assert not (tmp_path / "n").exists()
+
+
 def test_set_reaches_the_method(tmp_path, files):
     run("train", files[0], "--model", tmp_path / "m", "--set", "tfidf=true", "--set", "weight_type=float32")
     params = umpteen.load(tmp_path / "m").get_params()

@@ -18,6 +18,7 @@ from umpteen.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from umpteen.data.dataset import Dataset
     from umpteen.evaluation.metrics import Metrics
 
 _KS = (1, 3, 5)
@@ -44,20 +45,18 @@ def command(
     from umpteen.methods import load
 
     constants = {key: value for key, value in (("A", a), ("B", b)) if value is not None}
-    metrics = evaluate_file(
-        load(model), test, format=format, labels=labels, one_based=one_based, threads=threads, **constants
-    )
+    loaded = load(model)
+    data = read_for_model(loaded, test, format=format, labels=labels, one_based=one_based, threads=threads)
+    metrics = evaluate_model(loaded, data, threads=threads, **constants)
     if json != "-":
         typer.echo(str(metrics))
     if json is not None:
         write_json(json, metrics.as_dict())
 
 
-def evaluate_file(model: Any, path: Path, *, threads: int | None, **options: Any) -> Metrics:
-    """Metrics of a model on a data file; label frequencies are those of its own training data."""
+def evaluate_model(model: Any, data: Dataset, *, threads: int | None, **constants: float) -> Metrics:
+    """Metrics of a model on a data set; label frequencies are those of its own training data."""
     from umpteen.evaluation.metrics import evaluate
 
-    constants = {key: options.pop(key) for key in ("A", "B") if key in options}
-    data = read_for_model(model, path, threads=threads, **options)
     labels, _ = model.predict_topk(data.X, max(_KS), threads=threads)
     return evaluate(data.Y, labels, model.train_counts_, k=_KS, threads=threads, **constants)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umpteen.errors import ParamError
+from umpteen.errors import DataError, ParamError
 
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
@@ -60,7 +60,18 @@ def read_data(
 
 def read_for_model(model: Any, path: Path, **options: Any) -> Dataset:
     """A data file to predict on: it may lack features and labels the model knows, but not bring others."""
-    return read_data(path, n_features=model.n_features_in_, n_labels=model.n_labels_, **options)
+    return read_alike(path, model.n_features_in_, model.n_labels_, **options)
+
+
+def read_alike(path: Path, n_features: int, n_labels: int, **options: Any) -> Dataset:
+    """A data file as wide as another; text may name fewer features and labels than there are."""
+    data = read_data(path, n_features=n_features, n_labels=n_labels, **options)
+    if (data.n_features, data.n_labels) != (n_features, n_labels):
+        raise DataError(
+            f"{path}: must have {n_features} features and {n_labels} labels, "
+            f"but has {data.n_features} and {data.n_labels}"
+        )
+    return data
 
 
 def parse_settings(settings: list[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from umpteen.cli.options import (
     OneBasedOption,
     ThreadsOption,
     parse_settings,
+    read_alike,
     read_data,
 )
 from umpteen.errors import ParamError
@@ -70,14 +71,16 @@ def command(
     estimator = cls(**params).set_params(threads=threads, engine=engine)
     estimator.validate()
 
-    if valid is not None:  # before the long work, not after it
-        read_data(valid, format=format, labels=valid_labels, one_based=one_based, threads=threads)
+    options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
     started = time.perf_counter()
-    data = read_data(train, format=format, labels=labels, one_based=one_based, threads=threads)
+    data = read_data(train, labels=labels, **options)
     names = read_names(label_names) if label_names is not None else data.label_names
     typer.echo(f"data       {train} ({time.perf_counter() - started:.1f} s)")
     for line in describe_data(data).splitlines():
         typer.echo(f"           {line}")
+    held_out = None
+    if valid is not None:  # before the long work, not after it
+        held_out = read_alike(valid, data.n_features, data.n_labels, labels=valid_labels, **options)
     estimate = estimator.estimate(data.X, data.Y)
     available = available_memory()
     typer.echo(f"method     {estimator!r}")
@@ -97,11 +100,8 @@ def command(
     typer.echo(
         f"model      {model} ({format_bytes(reader.n_bytes())}, {len(reader.shard_names)} shards, {seconds:.1f} s)"
     )
-    if valid is not None:
-        from umpteen.cli.evaluate import evaluate_file
+    if held_out is not None:
+        from umpteen.cli.evaluate import evaluate_model
 
-        metrics = evaluate_file(
-            estimator, valid, format=format, labels=valid_labels, one_based=one_based, threads=threads
-        )
         typer.echo(f"valid      {valid}")
-        typer.echo(str(metrics))
+        typer.echo(str(evaluate_model(estimator, held_out, threads=threads)))
