@@ -270,6 +270,9 @@ def test_predict_and_score(cls, tiny):
         assert sorted(labels[i]) == predicted[i].indices.tolist()
     metrics = umpteen.evaluate(tiny.Y, labels, k=(1,))
     assert model.score(tiny.X, tiny.Y) == pytest.approx(metrics["P@1"] / 100)
+    assert cls().fit(tiny.X, sp.csr_matrix((300, 2))).score(tiny.X, np.ones((300, 2))) == 0  # nothing is ranked
+    with pytest.raises(DataError, match="X and Y must have as many rows, but have 300 and 10"):
+        model.score(tiny.X, tiny.Y[:10])
 
 
 @every_method

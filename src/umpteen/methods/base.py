@@ -17,11 +17,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from umpteen import _native
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr, make_csr
+from umpteen.data.matrix import Csr, as_csr, make_csr, offsets
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts, count_labels
 from umpteen.engines import make_engine
@@ -34,6 +34,7 @@ from umpteen.models.saving import save_parts
 from umpteen.models.store import ModelReader, ModelWriter, Part
 from umpteen.params import check_count
 from umpteen.progress import Listener, Progress, listening
+from umpteen.threads import resolve_threads
 
 #: Parameters that say how to compute, not what: the model's bytes do not depend on them.
 HOW = ("threads", "engine")
@@ -273,11 +274,8 @@ class Method(abc.ABC):
         Y = as_csr(Y, "Y", self.n_labels_, values=False)
         if Y.shape[0] != len(labels):
             raise DataError(f"X and Y must have as many rows, but have {len(labels)} and {Y.shape[0]}")
-        known = sp.csr_matrix(
-            (np.ones(len(labels)), (np.arange(len(labels)), np.maximum(labels[:, 0], 0))), shape=Y.shape
-        )
-        hits = known.multiply(Y).sum(axis=1)
-        return float(np.mean(np.asarray(hits).ravel() * (labels[:, 0] >= 0)))
+        hits = _native.find_hits(offsets(Y), Y.indices, self.n_labels_, labels, resolve_threads(self.threads))
+        return float(hits.mean())
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "model_"):
