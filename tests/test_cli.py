@@ -61,7 +61,7 @@ def test_help_is_quick_and_worth_reading():
         out = subprocess.run([*UMPTEEN, "--help"], capture_output=True, text=True, check=True).stdout
         best = min(best, time.perf_counter() - started)
     assert best < 0.5
-    for command in ("train", "predict", "evaluate", "inspect"):
+    for command in ("train", "predict", "evaluate", "inspect", "prune"):
         assert command in out
 
 
@@ -72,6 +72,7 @@ def test_help_is_quick_and_worth_reading():
         ("predict", ["--top-k", "--output"]),
         ("evaluate", ["--json"]),
         ("inspect", []),
+        ("prune", ["--delta", "--model"]),
     ],
 )
 def test_options_are_those_of_the_design(command, options):
@@ -187,6 +188,18 @@ def test_inspect_model_and_data(files, model):
     assert json.loads(run("inspect", files[0], "--json", "-"))["n_rows"] == 488
 
 
+def test_prune_makes_a_smaller_model(tmp_path, files, model):
+    out = run("prune", model, "--delta", "0.1", "--model", tmp_path / "small")
+    whole, small = umpteen.load(model), umpteen.load(tmp_path / "small", checksums=True)
+    assert 0 < small.model_.nnz < whole.model_.nnz
+    assert re.search(rf"before     {model} \([\d.]+ KB, {whole.model_.nnz:,} weights\)", out)
+    assert re.search(rf"after      {tmp_path / 'small'} \([\d.]+ KB, {small.model_.nnz:,} weights\)", out)
+    assert "note" not in out
+    again = run("prune", tmp_path / "small", "--delta", "0.01", "--model", tmp_path / "same")
+    assert "note: no weight is smaller than 0.01, so nothing was dropped" in again
+    assert "nDCG" in run("evaluate", tmp_path / "small", files[1])
+
+
 def test_other_formats(tmp_path, files):
     data = umpteen.read_xc(files[0])
     umpteen.write_npz(data, tmp_path / "d.npz")
@@ -238,6 +251,11 @@ def test_other_formats(tmp_path, files):
             1,
             r"error: .*bad\.txt:2: feature id 9999 is out of range; there are 184",
         ),
+        (["prune", "{model}", "--delta", "-1", "--model", "new"], 1, "error: delta must be a finite number of at"),
+        (["prune", "{model}", "--delta", "0.1", "--model", "{model}"], 1, "error: .*already exists; choose another"),
+        (["prune", "{model}", "--delta", "0.1", "--model", "{train}"], 1, "error: .*already exists; choose another"),
+        (["prune", "nowhere", "--delta", "0.1", "--model", "new"], 1, "error: nowhere: there is no such model"),
+        (["prune", "{model}", "--model", "new"], 2, "Missing option '--delta'"),
         (["predict", "{model}", "{train}", "--top-k", "0"], 2, "top-k"),
         (["predict", "{model}", "{train}", "--exclude", "law"], 1, "error: exclude"),
         (["inspect", "{bad}", "--format", "arff"], 1, "error: format must be one of xc, svmlight, npz"),

@@ -194,6 +194,33 @@ def test_pruning_drops_small_weights_only(tiny):
     assert 0 < (pruned != 0).sum() < (whole != 0).sum()
 
 
+@pytest.mark.parametrize("weight_type", ["float32", "float16"])
+def test_pruning_later_equals_training_with_it(tmp_path, tiny, weight_type):
+    """Bit for bit; of 16-bit weights but for those whose rounding takes them across the threshold."""
+    delta = np.float32(0.05)
+    options = {"weight_type": weight_type, "labels_per_shard": 16}
+    umpteen.DiSMEC(prune=0, **options).fit(tiny.X, tiny.Y, tmp_path / "whole")
+    later = umpteen.load(tmp_path / "whole").pruned(0.05, tmp_path / "small")
+    once = umpteen.DiSMEC(prune=0.05, **options).fit(tiny.X, tiny.Y)
+    assert later.prune == umpteen.load(tmp_path / "small").prune == 0.05
+    assert later.get_params() == once.get_params()
+    (got, got_bias), (want, want_bias) = later.model_.to_weights(), once.model_.to_weights()
+    np.testing.assert_array_equal(got_bias, want_bias)
+    got, want = got.toarray(), want.toarray()
+    differ = got != want
+    if weight_type == "float32":
+        assert not differ.any()
+        once.save(tmp_path / "once")
+        for file in (tmp_path / "small").rglob("*.npy"):
+            assert file.read_bytes() == (tmp_path / "once" / file.relative_to(tmp_path / "small")).read_bytes()
+    assert differ.mean() < 1e-3
+    np.testing.assert_allclose(np.abs(got + want)[differ], delta, rtol=2.0**-11)
+    # Smaller than what it was trained with: nothing is left to drop, and the parameter still tells what was dropped.
+    again = later.pruned(0.01)
+    assert again.prune == 0.05
+    assert again.model_.nnz == later.model_.nnz
+
+
 def test_positive_weight_is_a_repeated_row(tiny):
     """A label's rows counting twice is the same as standing there twice."""
     model = umpteen.DiSMEC(positive_weight=2.0, eps=1e-4, prune=0, weight_type="float32")

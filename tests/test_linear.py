@@ -173,6 +173,42 @@ def test_packing_round_trips(weight_type, density):
             np.testing.assert_array_equal(getattr(again, name), getattr(shard, name))
 
 
+@pytest.mark.parametrize("weight_type", ["float16", "float32"])
+@pytest.mark.parametrize("delta", [0, 0.3, 1.0, 100])
+def test_pruning_drops_what_is_smaller(simd, weight_type, delta):
+    model = random_model(20, weight_type=weight_type)
+    pruned = LinearModel([shard.pruned(delta) for shard in model.shards], 90, 700)
+    W, bias = model.to_weights()
+    got, got_bias = pruned.to_weights()
+    W.data[np.abs(W.data) < np.float32(delta)] = 0
+    np.testing.assert_array_equal(got.toarray(), W.toarray())
+    np.testing.assert_array_equal(got_bias, bias)
+    assert pruned.nnz == np.count_nonzero(W.data)
+    X = random_rows(21)
+    for a, b in zip(
+        pruned.predict_topk(X, 8),
+        reference.topk(pruned.shards, X, 8, 700, fused=simd != "baseline"),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_weight_of_just_delta_is_kept():
+    W = sp.csr_matrix(np.array([[0.25, -0.25, 0.2499, -0.2499, 0.2501]], np.float32))
+    shard = LinearShard.from_weights(W, [0], [0], "float32").pruned(0.25)
+    np.testing.assert_array_equal(shard.to_weights()[0].toarray() != 0, [[True, True, False, False, True]])
+
+
+@pytest.mark.parametrize("density", [0.02, 0.9])
+def test_corrupt_shards_are_not_unpacked(density):
+    shard = random_model(22, n_labels=100, n_shards=1, density=density).shards[0]
+    fields = {name: getattr(shard, name) for name in shard.__dataclass_fields__}
+    broken = LinearShard(**fields | {"positions": np.full_like(shard.positions, 65535)})
+    for use in (broken.to_weights, lambda: broken.pruned(0.1)):
+        with pytest.raises(ModelCorruptError, match="a linear shard"):
+            use()
+
+
 def test_weights_by_label():
     model = random_model(19, n_labels=50, n_shards=3, weight_type="float32")
     dropped = LinearModel(model.shards[:2], 90, 50)

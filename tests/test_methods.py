@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 import umpteen
-from umpteen.errors import DataError, MemoryLimitError, NotFittedError, ParamError
+from umpteen.errors import DataError, MemoryLimitError, ModelExistsError, NotFittedError, ParamError
 from umpteen.memory import Estimate, available_memory, check_fits, format_bytes
 from umpteen.methods import METHODS, method_class
+from umpteen.models.linear import LinearModel
 
 from .reference import unit_rows
 
@@ -273,6 +274,65 @@ def test_predict_and_score(cls, tiny):
     assert cls().fit(tiny.X, sp.csr_matrix((300, 2))).score(tiny.X, np.ones((300, 2))) == 0  # nothing is ranked
     with pytest.raises(DataError, match="X and Y must have as many rows, but have 300 and 10"):
         model.score(tiny.X, tiny.Y[:10])
+
+
+@every_method
+def test_pruned_models_are_smaller_and_whole(cls, tiny, tmp_path):
+    names = [f"n{i}" for i in range(40)]
+    model = cls(tfidf=True, labels_per_shard=16).fit(tiny.X, tiny.Y, label_names=names)
+    before = model.model_.to_weights()[0].toarray()
+    small = model.pruned(0.1)
+    np.testing.assert_array_equal(model.model_.to_weights()[0].toarray(), before)
+    W = np.where(np.abs(before) < np.float32(0.1), 0, before)
+    np.testing.assert_array_equal(small.model_.to_weights()[0].toarray(), W)
+    assert 0 < small.model_.nnz < model.model_.nnz
+    on_disk = model.pruned(0.1, tmp_path / "small.model")
+    small.save(tmp_path / "saved.model")
+    for same in (
+        on_disk,
+        umpteen.load(tmp_path / "small.model", checksums=True),
+        umpteen.load(tmp_path / "saved.model"),
+    ):
+        assert list(same.label_names_) == names
+        for a, b in zip(same.predict_topk(tiny.X, 7), small.predict_topk(tiny.X, 7), strict=True):
+            np.testing.assert_array_equal(a, b)
+    with pytest.raises(ModelExistsError, match="small.model: already exists"):
+        model.pruned(0.2, tmp_path / "small.model")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    for bad in (-0.1, np.nan, "a", True):
+        with pytest.raises(ParamError, match="delta must be a finite number of at least 0, but is"):
+            model.pruned(bad)
+    with pytest.raises(NotFittedError):
+        cls().pruned(0.1)
+
+
+def test_pruning_to_a_directory_takes_the_memory_of_a_shard(tmp_path):
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((2000, 500), np.float32), rng.random((2000, 2000)) < 0.002
+    umpteen.Centroid(labels_per_shard=50).fit(X, Y, tmp_path / "m")
+    model = umpteen.load(tmp_path / "m")
+    peaks = []
+    for place in (None, tmp_path / "small"):
+        tracemalloc.start()
+        small = model.pruned(0.001, place)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert small.model_.nnz > 0.9 * model.model_.nnz > 500_000
+    assert peaks[0] > 2 * small.model_.nnz  # all of it, 16 bits a weight and more
+    assert peaks[1] < 2 * small.model_.nnz / 2
+
+
+def test_only_linear_models_are_pruned(tiny):
+    class Forest(LinearModel):
+        family = "forest"
+
+    class Trees(umpteen.Centroid):
+        model_class = Forest
+
+    with pytest.raises(ParamError, match="only linear models have weights to prune, but .* of the family forest"):
+        Trees().fit(tiny.X, tiny.Y).pruned(0.1)
 
 
 @every_method

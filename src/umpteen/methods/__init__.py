@@ -60,7 +60,7 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     try:
         method = cls(**params)
         method.validate()
-        method._attach(manifest, shared, [reader.part(shard) for shard in reader.shard_names])
+        method._attach(reader.header, shared, [reader.part(shard) for shard in reader.shard_names])
     except ModelError as error:
         raise type(error)(f"{reader.path}: {error}") from error
     except (TypeError, ValueError, KeyError) as error:

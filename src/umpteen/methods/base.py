@@ -32,7 +32,7 @@ from umpteen.models.linear import LinearModel, check_label_ids
 from umpteen.models.names import Names
 from umpteen.models.saving import save_parts
 from umpteen.models.store import ModelReader, ModelWriter, Part
-from umpteen.params import check_count
+from umpteen.params import check_count, check_number
 from umpteen.progress import Listener, Progress, listening
 from umpteen.threads import resolve_threads
 
@@ -217,7 +217,43 @@ class Method(abc.ABC):
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Writes the model directory. It appears whole; an existing one is only replaced with `overwrite`."""
         self._check_fitted()
-        save_parts(path, self._fitted_header, self.model_.to_parts(), self._shared, overwrite=overwrite)
+        parts = self.model_.to_parts()
+        save_parts(path, self._fitted_header, parts, len(parts), self._shared, overwrite=overwrite)
+
+    def pruned(self, delta: float, model_dir: PathLike | None = None) -> Self:
+        """A copy of the model without the weights smaller than `delta`, not trained again.
+
+        It is what training with ``prune=delta`` gives, but for weights within 2^-11 of `delta`, which 16-bit rounding
+        may have taken across it. Of a model trained with a larger `prune` nothing is left to drop. Where the method
+        has a parameter `prune`, the copy's is the larger of the two.
+
+        Parameters
+        ----------
+        delta
+            Weights smaller than this, whatever their sign, are dropped. Biases stay.
+        model_dir
+            Where the copy goes. It is written shard by shard and appears there whole. Without it the copy stays in
+            memory until `save`.
+        """
+        self._check_fitted()
+        delta = check_number("delta", delta, 0)
+        if self.model_class.family != "linear":
+            raise ParamError(
+                f"only linear models have weights to prune, but a {self.name} model is of the family "
+                f"{self.model_class.family}"
+            )
+        params = dict(self._fitted_header["params"])
+        if "prune" in params:
+            params["prune"] = max(params["prune"], delta)
+        header = self._fitted_header | {"params": params}
+        shards = (shard.pruned(delta).to_part() for shard in self.model_.shards)
+        if model_dir is not None:
+            save_parts(model_dir, header, shards, len(self.model_.shards), self._shared)
+            reader = ModelReader(model_dir)
+            shards = (reader.part(name) for name in reader.shard_names)
+        copy = type(self)(**self.get_params() | params)
+        copy._attach(header, self._shared, list(shards))
+        return copy
 
     # --- predict ------------------------------------------------------------------------------------------------
 

@@ -108,13 +108,29 @@ class LinearShard:
 
     def to_weights(self) -> tuple[Any, NDArray[np.float32]]:
         """(W, bias) as `from_weights` takes them; W is CSR, n_labels x n_features."""
-        data = self.weights[: self.nnz].astype(np.float32) * np.float32(self.scale)
+        return self._by_feature().tocsr(), np.array(self.bias)
+
+    def pruned(self, delta: float) -> LinearShard:
+        """The shard without weights smaller than `delta`.
+
+        Weights are compared as they are stored. So of 16-bit ones, whose rounding moves them by up to 2^-11 of their
+        size, those within that of `delta` may fall on the other side than they would have before rounding.
+        """
+        W = self._by_feature()
+        W.data[np.abs(W.data) < np.float32(delta)] = 0
+        return LinearShard.from_weights(W, self.bias, self.label_ids, str(self.weights.dtype))
+
+    def _by_feature(self) -> Any:
+        """The weights as CSC, n_labels x n_features."""
         shape = (len(self.label_ids), len(self.indptr) - 1)
-        labels = _native.unpack_positions(
-            self.indptr, self.position_ptr, self.positions, self.weights, len(self.label_ids)
-        )
-        W = sp.csc_matrix((data, labels, self.indptr.astype(np.int64)), shape=shape)
-        return W.tocsr(), np.array(self.bias)
+        try:
+            labels = _native.unpack_positions(self.indptr, self.position_ptr, self.positions, self.weights, shape[0])
+        except ValueError as error:
+            raise ModelCorruptError(f"a linear shard is not usable: {error}") from error
+        if len(labels) and labels.max() >= shape[0]:  # SciPy would trust it
+            raise ModelCorruptError(f"a linear shard has {shape[0]} labels, but a weight of number {labels.max()}")
+        data = self.weights[: self.nnz].astype(np.float32) * np.float32(self.scale)
+        return sp.csc_matrix((data, labels, self.indptr.astype(np.int64)), shape=shape)
 
 
 def _float16_scale(W: Any) -> float | None:

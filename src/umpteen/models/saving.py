@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,24 @@ from umpteen.models.store import ModelWriter, Part, is_model
 def save_parts(
     path: PathLike,
     header: Mapping[str, Any],
-    shards: Sequence[Part],
+    shards: Iterable[Part],
+    n_shards: int,
     shared: Mapping[str, Part],
     *,
     overwrite: bool = False,
 ) -> None:
-    """Writes a whole model beside its final place and renames it there."""
+    """Writes a whole model beside its final place and renames it there.
+
+    Shards are taken and forgotten one by one, so that whoever makes them on the way needs the memory of one.
+    """
     path = Path(path).resolve()
     _refuse_existing(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.new-", dir=path.parent))
     try:
-        names = [shard_name(i) for i in range(len(shards))]
+        names = [shard_name(i) for i in range(n_shards)]
         with ModelWriter.create(temporary, header, names) as writer:
-            for name, part in [*zip(names, shards, strict=True), *shared.items()]:
+            for name, part in chain(zip(names, shards, strict=True), shared.items()):
                 writer.write_part(name, part)
             writer.finish()
         temporary.chmod(0o755)
@@ -44,7 +49,7 @@ def save_parts(
             try:
                 temporary.rename(path)
             except OSError as error:  # somebody was faster
-                raise ModelExistsError(f"{path}: already exists; pass overwrite=True to replace it") from error
+                raise _exists(path) from error
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -52,9 +57,13 @@ def save_parts(
 
 def _refuse_existing(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
-        raise ModelExistsError(f"{path}: already exists; pass overwrite=True to replace it")
+        raise _exists(path)
     if path.exists() and not is_model(path):
         raise ModelExistsError(f"{path}: exists and is not a model, so it will not be replaced")
+
+
+def _exists(path: Path) -> ModelExistsError:
+    return ModelExistsError(f"{path}: already exists; choose another place, or pass overwrite=True to replace it")
 
 
 def shard_name(index: int) -> str:

@@ -44,6 +44,7 @@ FORMAT = "umpteen-model"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PART = "part.json"
+_WRITERS_OWN = ("format", "format_version", "complete", "planned", "shards", "parts")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _DTYPES = ("uint8", "uint16", "uint32", "int32", "int64", "float16", "float32", "float64")
 
@@ -199,6 +200,11 @@ class ModelReader:
             )
         for name, record in self.manifest["parts"].items():
             check_part(self.path / name, record, checksums=checksums)
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The manifest without what its writer added to the header it was given."""
+        return {key: value for key, value in self.manifest.items() if key not in _WRITERS_OWN}
 
     @property
     def shard_names(self) -> list[str]:

@@ -1,0 +1,41 @@
+"""umpteen prune"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from umpteen.cli.options import ModelArgument
+
+
+def command(
+    model: ModelArgument,
+    delta: Annotated[
+        float, typer.Option("--delta", help="Weights smaller than this, whatever their sign, are dropped.")
+    ],
+    target: Annotated[
+        Path, typer.Option("--model", metavar="DIR2", help="Where the smaller model goes; must not exist.")
+    ],
+) -> None:
+    """Make a smaller model without training it again.
+
+    Small weights are many and decide little: on EURLex-4K, DiSMEC's default of 0.01 keeps the accuracy of the whole
+    model. Look what a larger one costs with `umpteen evaluate`. The model pruned is left as it is, and memory stays
+    that of one of its shards.
+
+    umpteen prune eurlex.model --delta 0.05 --model small.model
+    """
+    from umpteen.memory import format_bytes
+    from umpteen.methods import load
+    from umpteen.models.store import ModelReader
+
+    whole = load(model)
+    smaller = whole.pruned(delta, target)
+    sizes = [ModelReader(path).n_bytes() for path in (model, target)]
+    weights = [method.model_.nnz for method in (whole, smaller)]
+    for name, path, n_bytes, nnz in zip(("before", "after"), (model, target), sizes, weights, strict=True):
+        typer.echo(f"{name:10} {path} ({format_bytes(n_bytes)}, {nnz:,} weights)")
+    if weights[0] == weights[1]:
+        typer.echo(f"note: no weight is smaller than {delta:g}, so nothing was dropped")
