@@ -21,9 +21,9 @@ def command(
 ) -> None:
     """Make a smaller model without training it again.
 
-    Small weights are many and decide little: on EURLex-4K, DiSMEC's default of 0.01 keeps the accuracy of the whole
-    model. Look what a larger one costs with `umpteen evaluate`. The model pruned is left as it is, and memory stays
-    that of one of its shards.
+    Small weights are many and decide little: on EURLex-4K the tenth of DiSMEC's weights that is above 0.05 ranks as
+    well as all of them. `umpteen evaluate` tells what a delta costs on other data. The model that is pruned stays as
+    it is, and no more than one of its shards is in memory.
 
     umpteen prune eurlex.model --delta 0.05 --model small.model
     """
