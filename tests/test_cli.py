@@ -61,7 +61,7 @@ def test_help_is_quick_and_worth_reading():
         out = subprocess.run([*UMPTEEN, "--help"], capture_output=True, text=True, check=True).stdout
         best = min(best, time.perf_counter() - started)
     assert best < 0.5
-    for command in ("train", "predict", "evaluate", "inspect", "prune"):
+    for command in ("train", "predict", "evaluate", "inspect", "prune", "add-labels"):
         assert command in out
 
 
@@ -73,6 +73,7 @@ def test_help_is_quick_and_worth_reading():
         ("evaluate", ["--json"]),
         ("inspect", []),
         ("prune", ["--delta", "--model"]),
+        ("add-labels", ["--model", "--label-names", "--threads", "--resume"]),
     ],
 )
 def test_options_are_those_of_the_design(command, options):
@@ -200,6 +201,27 @@ def test_prune_makes_a_smaller_model(tmp_path, files, model):
     assert "nDCG" in run("evaluate", tmp_path / "small", files[1])
 
 
+def test_add_labels_grows_a_model(tmp_path, files):
+    data = umpteen.read_xc(files[0])
+    names = [f"thing {i}" for i in range(16)]
+    for part, kept in (("old", slice(0, 12)), ("new", slice(12, 16))):
+        umpteen.write_xc(umpteen.Dataset(data.X, data.Y[:, kept]), tmp_path / f"{part}.txt")
+        (tmp_path / f"{part}.names").write_text("".join(f"{name}\n" for name in names[kept]))
+    run("train", tmp_path / "old.txt", "--model", tmp_path / "m", "--label-names", tmp_path / "old.names")
+    out = run("add-labels", tmp_path / "m", tmp_path / "new.txt", "--label-names", tmp_path / "new.names",
+              "--model", tmp_path / "grown")  # fmt: skip
+    assert "488 rows × 184 features × 4 labels" in out
+    assert re.search(r"estimate   at most .* of memory .*, new shards at most", out)
+    assert re.search(rf"model      {tmp_path / 'grown'} \(.*B, 2 shards, [\d.]+ s\)", out)
+    assert "labels     12 as before, and the new ones 12 to 15" in out
+    grown, together = umpteen.load(tmp_path / "grown", checksums=True), umpteen.Centroid().fit(data.X, data.Y)
+    assert list(grown.label_names_) == names
+    for a, b in zip(grown.predict_topk(data.X, 16), together.predict_topk(data.X, 16), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert umpteen.load(tmp_path / "m").n_labels_ == 12
+    assert "nDCG" in run("evaluate", tmp_path / "grown", files[1])
+
+
 def test_other_formats(tmp_path, files):
     data = umpteen.read_xc(files[0])
     umpteen.write_npz(data, tmp_path / "d.npz")
@@ -256,6 +278,13 @@ def test_other_formats(tmp_path, files):
         (["prune", "{model}", "--delta", "0.1", "--model", "{train}"], 1, "error: .*already exists; choose another"),
         (["prune", "nowhere", "--delta", "0.1", "--model", "new"], 1, "error: nowhere: there is no such model"),
         (["prune", "{model}", "--model", "new"], 2, "Missing option '--delta'"),
+        (["add-labels", "{model}", "{bad}", "--model", "new"], 1, "error: .*feature id 9999 is out of range"),
+        (["add-labels", "{model}", "{train}", "--model", "{model}"], 1, "error: .*a finished model is already there"),
+        (
+            ["add-labels", "{model}", "{train}", "--model", "new", "--label-names", "{bad}"],
+            1,
+            "error: there must be 16 label names, but there are 2",
+        ),
         (["predict", "{model}", "{train}", "--top-k", "0"], 2, "top-k"),
         (["predict", "{model}", "{train}", "--exclude", "law"], 1, "error: exclude"),
         (["inspect", "{bad}", "--format", "arff"], 1, "error: format must be one of xc, svmlight, npz"),

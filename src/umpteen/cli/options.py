@@ -26,6 +26,11 @@ OneBasedOption = Annotated[
     bool | None,
     typer.Option("--one-based/--zero-based", help="Whether ids in text files count from 1.", rich_help_panel=_DATA),
 ]
+LabelNamesOption = Annotated[
+    Path | None,
+    typer.Option("--label-names", help="File with one label name a line.", rich_help_panel=_DATA),
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads to use; by default all cores.")]
 TopKOption = Annotated[int, typer.Option("--top-k", help="Labels per row.", min=1)]
 ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.")]

@@ -11,7 +11,7 @@ import abc
 import hashlib
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -157,35 +157,57 @@ class Method(abc.ABC):
         """
         self.validate()
         X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
+        self._check_training(X, Y, Y.shape[1], label_names)
+        steps = self.preprocessing().fit(X)
+        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
+        shared = _shared_parts(steps, count_labels(Y, "Y").counts, label_names)
+        header = self._header(X.shape, Y.shape[1], steps)
+        if model_dir is not None:
+            header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y)}
+        self._train(data, self.plan(data), {}, header, shared, model_dir, resume, progress)
+        return self
+
+    def _check_training(self, X: Csr, Y: Csr, n_labels: int, names: Sequence[str] | None) -> None:
+        """Refuses data to train `n_labels` labels from that cannot be used, before anything is done with it."""
         if X.shape[0] != Y.shape[0]:
             raise DataError(f"X and Y must have as many rows, but have {X.shape[0]} and {Y.shape[0]}")
         for what, size in (("row", X.shape[0]), ("feature", X.shape[1]), ("label", Y.shape[1])):
             if size == 0:
                 raise DataError(f"training needs at least one {what}, but there is none")
-        if label_names is not None and len(label_names) != Y.shape[1]:
-            raise DataError(f"there must be {Y.shape[1]} label names, but there are {len(label_names)}")
-        check_fits(Estimate(64 * (X.shape[1] + Y.shape[1]), 0), "are there really so many features and labels?")
+        if names is not None and len(names) != Y.shape[1]:
+            raise DataError(f"there must be {Y.shape[1]} label names, but there are {len(names)}")
+        check_fits(Estimate(64 * (X.shape[1] + n_labels), 0), "are there really so many features and labels?")
         check_fits(self.estimate(X, Y), "use fewer threads, smaller shards, or a method with a smaller model")
 
-        steps = self.preprocessing().fit(X)
-        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
-        tasks = self.plan(data)
-        shared_parts = _shared_parts(steps, count_labels(Y, "Y").counts, label_names)
-        header = self._header(X.shape, Y.shape[1], steps)
+    def _train(
+        self,
+        data: TrainingData,
+        tasks: list[Task],
+        kept: dict[str, Part],
+        header: dict[str, Any],
+        shared: dict[str, Part],
+        model_dir: PathLike | None,
+        resume: bool,
+        progress: bool | Listener,
+    ) -> None:
+        """Trains the tasks' shards, sets them behind those that are kept as they are, and attaches the model."""
+        names = [*kept, *(task.name for task in tasks)]
         with listening(progress, f"training {self.name}") as listener:
             if model_dir is None:
-                shards = _train_shards(self, data, tasks, set(), None, listener)
+                shards = kept | _train_shards(self, data, tasks, set(), None, listener)
             else:
-                header["fingerprint"] = {"X": _fingerprint(X), "Y": _fingerprint(Y)}
-                with ModelWriter.create(model_dir, header, [task.name for task in tasks], resume=resume) as writer:
-                    _train_shards(self, data, tasks, set(writer.finished()), writer, listener)
-                    for name, part in shared_parts.items():
+                with ModelWriter.create(model_dir, header, names, resume=resume) as writer:
+                    finished = set(writer.finished())
+                    for name, part in kept.items():
+                        if name not in finished:
+                            writer.write_part(name, part)
+                    _train_shards(self, data, tasks, finished, writer, listener)
+                    for name, part in shared.items():
                         writer.write_part(name, part)
                     writer.finish()
                 reader = ModelReader(model_dir)
-                shards = {name: reader.part(name) for name in reader.shard_names}
-        self._attach(header, shared_parts, [shards[task.name] for task in tasks])
-        return self
+                shards = {name: reader.part(name) for name in names}
+        self._attach(header, shared, [shards[name] for name in names])
 
     def _header(self, shape: tuple[int, int], n_labels: int, steps: Preprocessing) -> dict[str, Any]:
         from umpteen import __version__
@@ -194,12 +216,16 @@ class Method(abc.ABC):
             "umpteen_version": __version__,
             "method": self.name,
             "family": self.model_class.family,
-            "params": {k: _plain(k, v) for k, v in self.get_params().items() if k not in HOW},
+            "params": self._plain_params(),
             "n_train_rows": shape[0],
             "n_features": shape[1],
             "n_labels": n_labels,
             "preprocessing": steps.to_json(),
         }
+
+    def _plain_params(self) -> dict[str, Any]:
+        """The parameters the model depends on, as the manifest has them."""
+        return {k: _plain(k, v) for k, v in self.get_params().items() if k not in HOW}
 
     def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
         """Sets the fitted attributes, after training or loading."""
@@ -213,6 +239,7 @@ class Method(abc.ABC):
         self.n_labels_ = header["n_labels"]
         self._fitted_header = header
         self._shared = shared
+        self.__dict__.pop("_ids_by_name", None)
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Writes the model directory. It appears whole; an existing one is only replaced with `overwrite`."""
@@ -384,11 +411,22 @@ def _shared_parts(
     return parts
 
 
-def _fingerprint(matrix: Csr) -> str:
+def fingerprint(matrix: Csr) -> str:
     """A hash of a matrix's content, so that a run is only ever resumed on the data it began with."""
     digest = hashlib.sha256(repr(matrix.shape).encode())
     for array in (matrix.indptr.astype(np.int64, copy=False), matrix.indices, matrix.data):
         digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def fingerprint_parts(parts: Iterable[Part]) -> str:
+    """The same of a model's parts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(json.dumps(part.scalars, sort_keys=True).encode())
+        for name, array in sorted(part.arrays.items()):
+            digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

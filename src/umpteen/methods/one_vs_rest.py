@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from umpteen import _native
-from umpteen.data.matrix import Csr
+from umpteen import __version__, _native
+from umpteen.data.files import PathLike
+from umpteen.data.matrix import Csr, as_csr, make_csr
 from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Resources, Task
-from umpteen.errors import ParamError
-from umpteen.methods.base import Method, TrainingData
+from umpteen.errors import DataError, ParamError
+from umpteen.methods.base import Method, TrainingData, fingerprint, fingerprint_parts
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
+from umpteen.models.names import Names
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part
 from umpteen.params import check_count, check_flag
+from umpteen.progress import Listener
 
 
 class LabelWeights(NamedTuple):
@@ -61,15 +66,16 @@ class OneVsRest(Method):
     def preprocessing(self) -> Preprocessing:
         return Preprocessing(tfidf=self.tfidf, normalize=self.normalize)
 
-    def plan(self, data: TrainingData) -> list[Task]:
-        """Blocks of labels of like frequency, the most frequent first."""
-        size = self.shard_size(data.Y.shape[1])
-        counts = np.diff(data.rows_of.indptr)
+    def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
+        """Blocks of labels of like frequency, the most frequent first; of the labels from `first_label` on."""
+        counts = np.diff(data.rows_of.indptr)[first_label:]
+        size = self.shard_size(len(counts))
         by_frequency = np.argsort(-counts, kind="stable").astype(np.int32)
         tasks = []
-        for index, begin in enumerate(range(0, len(counts), size)):
+        for index, begin in enumerate(range(0, len(counts), size), first_shard):
             labels = np.sort(by_frequency[begin : begin + size])
-            tasks.append(Task(shard_name(index), labels, float(len(labels) + counts[labels].sum())))
+            cost = float(len(labels) + counts[labels].sum())
+            tasks.append(Task(shard_name(index), labels + np.int32(first_label), cost))
         return tasks
 
     def shard_size(self, n_labels: int) -> int:
@@ -96,6 +102,97 @@ class OneVsRest(Method):
         # A label nobody has was not trained, and must not be ranked by the accident of its score.
         bias[np.diff(data.rows_of.indptr)[labels] == 0] = -np.inf
         return LinearShard.from_weights(W, bias, labels, self.weight_type).to_part()
+
+    def add_labels(
+        self,
+        X: Any,
+        Y_new: Any,
+        names: Sequence[str] | None = None,
+        model_dir: PathLike | None = None,
+        *,
+        resume: bool = True,
+        progress: bool | Listener = False,
+    ) -> Self:
+        """Trains new labels and sets them behind those of the model, whose ids and weights stay as they are.
+
+        They are trained with the model's parameters, on rows that go through its preprocessing (its idf, not a new
+        one). The rows need not be those the model was trained from; a row that lacks a new label is a negative
+        example of it. From the same rows the new weights are those of training all labels together.
+
+        `train_counts_` gets the new labels' counts in these rows and keeps its number of rows, so that the
+        propensities of old labels stay too. With ``propensity=True`` a new label is weighted by its propensity within
+        the rows it is trained from.
+
+        Parameters
+        ----------
+        X : sparse or array, n_rows x n_features
+            As wide as the X the model was trained from; any number of rows.
+        Y_new : sparse or array, n_rows x number of new labels
+            Column i becomes label ``n_labels_ + i``.
+        names
+            One per new label if the model has label names, none of them known already; else None.
+        model_dir
+            Where the grown model goes. Shards appear there as they finish; after an interruption the same call on the
+            same model continues. Without it the new shards stay in memory until `save`, which replaces the directory
+            of the old model if told to overwrite. Either way the old model is there until the new one is whole.
+        resume, progress
+            As in `fit`.
+
+        Notes
+        -----
+        Each call adds at least one shard, and each shard has a table of 8 bytes per feature: add many labels at once
+        where you can.
+
+        Examples
+        --------
+        >>> import umpteen
+        >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
+        >>> model = umpteen.Centroid().fit(train.X, train.Y[:, :15])
+        >>> model.add_labels(train.X, train.Y[:, 15:]).n_labels_
+        20
+        """
+        self._check_fitted()
+        self.validate()
+        for name, value in self._plain_params().items():
+            trained = self._fitted_header["params"].get(name, value)
+            if value != trained:
+                raise ParamError(
+                    f"labels are added with the parameters of the model, but {name} was {trained!r} and is {value!r}"
+                )
+        X, Y = as_csr(X, "X", self.n_features_in_), as_csr(Y_new, "Y_new", values=False)
+        n_old, n_new = self.n_labels_, Y.shape[1]
+        self._check_training(X, Y, n_old + n_new, names)
+        counts = np.append(self.train_counts_.counts, count_labels(Y, "Y_new").counts)
+        shared = self._shared | {"labels": Part({"counts": counts})}
+        if (grown := self._extend_names(names)) is not None:
+            shared["names"] = grown.to_part()
+        kept = {shard_name(i): part for i, part in enumerate(self.model_.to_parts())}
+        header = {**self._fitted_header, "umpteen_version": __version__, "n_labels": n_old + n_new}
+        header.pop("fingerprint", None)
+        if model_dir is not None:
+            model = fingerprint_parts([*kept.values(), *self._shared.values()])
+            header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y), "model": model}
+        # The old labels have no rows here; they are there so that the new ones have their ids.
+        Y = make_csr(Y.data, Y.indices + np.int32(n_old), Y.indptr, (Y.shape[0], n_old + n_new))
+        data = TrainingData(self.preprocessing_.transform(X, threads=self.threads), Y, self.preprocessing_.bias)
+        self._train(data, self.plan(data, n_old, len(kept)), kept, header, shared, model_dir, resume, progress)
+        return self
+
+    def _extend_names(self, names: Sequence[str] | None) -> Names | None:
+        """The model's names and the new ones; None if it has none."""
+        if self.label_names_ is None:
+            if names is not None:
+                raise DataError("the model's labels have no names, so the new labels cannot have any")
+            return None
+        if names is None:
+            raise DataError("the model's labels have names, so the new labels need them too, but there are none")
+        new = [str(name) for name in names]
+        known = set(self._ids_by_name)
+        for name in new:
+            if name in known:
+                raise DataError(f"a label's name must be its own, but {name!r} is there already")
+            known.add(name)
+        return self.label_names_.extended(new)
 
 
 def count_weights_bound(X: Csr, Y: Csr) -> NDArray[np.int64]:

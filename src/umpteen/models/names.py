@@ -31,6 +31,13 @@ class Names(Sequence[str]):
     def from_part(cls, part: Part) -> Names:
         return cls(part.arrays["data"], part.arrays["ends"])
 
+    def extended(self, names: Sequence[str]) -> Names:
+        """These names and then those."""
+        new = Names.encode(names)
+        return Names(
+            np.concatenate([self._data, new._data]), np.concatenate([self._ends, new._ends + len(self._data)])
+        )
+
     def to_part(self) -> Part:
         return Part({"data": self._data, "ends": self._ends})
 

@@ -1,0 +1,61 @@
+"""umpteen add-labels"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from umpteen.cli.options import (
+    FormatOption,
+    LabelNamesOption,
+    LabelsOption,
+    ModelArgument,
+    OneBasedOption,
+    ResumeOption,
+    ThreadsOption,
+    read_data,
+)
+from umpteen.cli.training import describe_work, writing
+
+
+def command(
+    model: ModelArgument,
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Rows with the new labels only, numbered from 0 among themselves.")
+    ],
+    target: Annotated[Path, typer.Option("--model", metavar="DIR2", help="Where the grown model goes.")],
+    threads: ThreadsOption = None,
+    resume: ResumeOption = False,
+    label_names: LabelNamesOption = None,
+    labels: LabelsOption = None,
+    format: FormatOption = None,
+    one_based: OneBasedOption = None,
+) -> None:
+    """Train new labels and add them to a model, without training the old ones again.
+
+    Label i of the data gets the id L + i, where L is how many labels the model has; the ids and weights of those
+    never change. The rows may be others than those the model was trained from, but have the same features. Rows that
+    lack a new label are its negative examples, so give some of those too. New labels need names if, and only if, the
+    old ones have them.
+
+    The model goes to a new directory, and the old one stays as it is. After an interruption --resume continues.
+
+    umpteen add-labels eurlex.model new.txt.xz --model grown.model
+    """
+    from umpteen.data.files import read_names
+    from umpteen.methods import load
+
+    loaded = load(model).set_params(threads=threads)
+    started = time.perf_counter()
+    rows = read_data(
+        data, format=format, labels=labels, one_based=one_based, threads=threads, n_features=loaded.n_features_in_
+    )
+    names = read_names(label_names) if label_names is not None else rows.label_names
+    describe_work(data, rows, time.perf_counter() - started, loaded, "new shards")
+    n_old = loaded.n_labels_
+    with writing(target):
+        loaded.add_labels(rows.X, rows.Y, names, target, resume=resume, progress=True)
+    typer.echo(f"labels     {n_old:,} as before, and the new ones {n_old:,} to {loaded.n_labels_ - 1:,}")

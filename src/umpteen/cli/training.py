@@ -1,0 +1,52 @@
+"""What `train` and `add-labels` say before, during and after their work."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from umpteen.cli.facts import describe_data
+
+if TYPE_CHECKING:
+    from umpteen.data.dataset import Dataset
+
+
+def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, made: str = "model") -> None:
+    """Prints the data, the method, the memory it will take, and how large what is made will be."""
+    from umpteen.memory import available_memory, format_bytes
+
+    typer.echo(f"data       {path} ({seconds:.1f} s)")
+    for line in describe_data(data).splitlines():
+        typer.echo(f"           {line}")
+    estimate = estimator.estimate(data.X, data.Y)
+    available = available_memory()
+    typer.echo(f"method     {estimator!r}")
+    typer.echo(
+        f"estimate   at most {format_bytes(estimate.peak_bytes)} of memory"
+        + (f" ({format_bytes(available)} are free)" if available is not None else "")
+        + f", {made} at most {format_bytes(estimate.model_bytes)}"
+    )
+
+
+@contextlib.contextmanager
+def writing(model: Path) -> Iterator[None]:
+    """Around work that writes a model: prints its size and time, or, if it was interrupted, how to continue."""
+    from umpteen.memory import format_bytes
+    from umpteen.models.store import ModelReader
+
+    started = time.perf_counter()
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; finished shards are kept in {model}: run again with --resume", err=True)
+        raise typer.Exit(130) from None
+    seconds = time.perf_counter() - started
+    reader = ModelReader(model)
+    typer.echo(
+        f"model      {model} ({format_bytes(reader.n_bytes())}, {len(reader.shard_names)} shards, {seconds:.1f} s)"
+    )
