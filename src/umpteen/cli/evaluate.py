@@ -54,7 +54,7 @@ def command(
         write_json(json, metrics.as_dict())
 
 
-def evaluate_model(model: Any, data: Dataset, *, threads: int | None, **constants: float) -> Metrics:
+def evaluate_model(model: Any, data: Dataset, *, threads: int | None, **constants: Any) -> Metrics:
     """Metrics of a model on a data set; label frequencies are those of its own training data."""
     from umpteen.evaluation.metrics import evaluate
 
