@@ -119,7 +119,7 @@ def profile(train, train_X) -> str:
     started = time.perf_counter()
     out = _native.solve_svms(
         offsets(train_X), train_X.indices, train_X.data, train_X.shape[1], columns.indptr.astype(np.int64),
-        columns.indices.astype(np.int32), np.ones(train.n_labels, np.float32), 1.0, 1.0, 0.01, 0.01, 100, 2,
+        columns.indices.astype(np.int32), np.ones(train.n_labels, np.float32), 1.0, 1.0, 0.01, 0.01, 100, False, 2,
     )  # fmt: skip
     seconds = time.perf_counter() - started
     per_row = train_X.nnz / train.n_rows

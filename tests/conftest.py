@@ -23,7 +23,7 @@ def data_root() -> Path:
     return Path(os.environ.get("UMPTEEN_DATA", ROOT.parent / "shared" / "data"))
 
 
-def _read(name: str) -> tuple[umpteen.Dataset, umpteen.Dataset]:
+def read_pair(name: str) -> tuple[umpteen.Dataset, umpteen.Dataset]:
     folder = data_root() / name
     if not folder.exists():
         pytest.skip(f"no {name} in {data_root()}; set UMPTEEN_DATA to run this test")
@@ -32,12 +32,12 @@ def _read(name: str) -> tuple[umpteen.Dataset, umpteen.Dataset]:
 
 @pytest.fixture(scope="session")
 def bibtex() -> tuple[umpteen.Dataset, umpteen.Dataset]:
-    return _read("Bibtex")
+    return read_pair("Bibtex")
 
 
 @pytest.fixture(scope="session")
 def eurlex() -> tuple[umpteen.Dataset, umpteen.Dataset]:
-    return _read("EURLex-4K")
+    return read_pair("EURLex-4K")
 
 
 @pytest.fixture(scope="session")

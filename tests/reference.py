@@ -96,9 +96,18 @@ def parse_xc(text: str, first: int = 0) -> list[tuple[list[int], dict[int, float
 
 def svm_objective(X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, bias: float, cost: float = 1.0) -> float:
     """DiSMEC's objective for one label, in float64. w is dense; b is the weight of the constant feature `bias`."""
+    return float(0.5 * (w @ w + b * b)) + svm_loss(X, y, w, b, C, bias, cost)
+
+
+def svm_loss(X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, bias: float, cost: float = 1.0) -> float:
     s = np.where(y, 1.0, -1.0)
     m = np.maximum(0, 1 - s * (X.astype(np.float64) @ w + b * bias))
-    return float(0.5 * (w @ w + b * b) + C * np.sum(np.where(y, cost, 1.0) * m * m))
+    return float(C * np.sum(np.where(y, cost, 1.0) * m * m))
+
+
+def l1_svm_objective(X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, bias: float) -> float:
+    """The same with an L1 penalty."""
+    return float(np.abs(w).sum() + abs(b)) + svm_loss(X, y, w, b, C, bias)
 
 
 def svm_gradient(

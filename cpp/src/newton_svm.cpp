@@ -5,14 +5,12 @@
 #include <limits>
 #include <memory>
 
-#include "umpteen/aligned.hpp"
-#include "umpteen/simd.hpp"
+#include "umpteen/line_search.hpp"
+#include "umpteen/near_rows.hpp"
 
 namespace umpteen {
 
 namespace {
-
-using Floats = AlignedVector<float>;
 
 constexpr std::int64_t kRowsPerBlock = 64;  // of the panel's product, so that its output stays in cache
 
@@ -67,15 +65,6 @@ Shared prepare(const SvmProblem& problem, int threads, Control& control) {
   return shared;
 }
 
-/// A row that takes part in a product: its entries, features possibly renumbered.
-struct SparseRow {
-  const std::int32_t* indices;
-  const float* data;
-  std::int64_t n;
-  float factor;                 // 2 C c_i
-  const std::uint16_t* packed;  // the same in half the bytes, or null
-};
-
 /// One label on its way to the optimum.
 struct LabelState {
   std::int64_t label = 0;
@@ -85,12 +74,9 @@ struct LabelState {
   double stop = 0;    // the length of the gradient at which it is done
   double length = 0;  // and what it is now
   bool done = true;
-  Floats w, w_reference, direction;
-  float b = 0, b_reference = 0, b_direction = 0;
-  Floats m_reference;                         // of all rows, at w_reference
-  std::vector<std::int32_t> rows;             // those looked at now, positives last
-  Floats m;                                   // of rows, at w
-  std::vector<std::int32_t> positive_places;  // where positives stand in rows
+  Floats w, direction;
+  float b = 0, b_direction = 0;
+  Floats m;  // of all rows
 };
 
 /// Solves the labels of a panel side by side, in rounds. In a round each label takes some Newton steps looking only
@@ -105,20 +91,19 @@ class PanelSolver {
         shared_(shared),
         control_(control),
         worker_(worker),
-        renumber_(X_.n_cols > kRenumberAbove),
         bias_(static_cast<float>(problem.bias)),
-        unpack_(shared.pack_scale > 0 ? 1 / shared.pack_scale : 0),
         states_(kPanelLabels),
+        near_(problem, shared.mean, shared.pack_scale, control, worker),
         panel_(size(X_.n_cols) * kPanelLabels),
         block_(kRowsPerBlock * kPanelLabels),
         scores_(size(X_.n_rows) * kPanelLabels),
-        gradient_(size(X_.n_cols) + 1),
+        loss_(size(X_.n_cols) + 1),
         is_positive_(size(X_.n_rows), 0),
-        found_(size(X_.n_rows) + 16),
-        local_of_(renumber_ ? size(X_.n_cols) : 0, -1) {
+        found_(size(X_.n_rows) + 16) {
     for (LabelState& state : states_) {
-      for (Floats* v : {&state.w, &state.w_reference, &state.direction}) v->resize(size(X_.n_cols));
-      state.m_reference.resize(size(X_.n_rows));
+      state.w.resize(size(X_.n_cols));
+      state.direction.resize(size(X_.n_cols));
+      state.m.resize(size(X_.n_rows));
     }
   }
 
@@ -132,36 +117,18 @@ class PanelSolver {
       if (std::all_of(states_.begin(), states_.end(), [](const LabelState& state) { return state.done; })) break;
       score_directions();
       for (std::int64_t lane = 0; lane < n_labels; ++lane)
-        if (!states_[size(lane)].done) take_full_step(states_[size(lane)], lane, solutions[lane]);
+        if (!states_[size(lane)].done) take_step(states_[size(lane)], lane, solutions[lane]);
     }
     for (std::int64_t lane = 0; lane < n_labels; ++lane) finish(states_[size(lane)], solutions[lane]);
   }
 
  private:
-  /// Above so many features, conjugate gradients work on those that active rows have, renumbered; below, renumbering
-  /// costs more than the longer vectors do.
-  static constexpr std::int64_t kRenumberAbove = 16384;
   static constexpr std::int64_t kShare = 8;  // rows looked at between two looks at all: one in so many
-  static constexpr int kStepsPerRound = 5;
-  static constexpr int kPackedRounds = 4;                 // whose directions come from rows in 16 bits
-  static constexpr std::size_t kMostPacked = 16'000'000;  // 16-bit words: so much memory a thread may take
+
+  /// How far beyond the margin to look: as far as the share allows.
+  static constexpr float kBeyond[] = {1.0F, 0.5F, 0.25F, 0.125F, 0.06F, 0.03F, 0.015F, 8e-3F, 4e-3F};
 
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-  SparseRow row_of(std::int32_t row) const {
-    const std::int64_t begin = X_.indptr[row];
-    return {X_.indices + begin, X_.data + begin, X_.indptr[row + 1] - begin, 0, nullptr};
-  }
-  float dot(const SparseRow& row, const float* v) const {
-    if (row.packed != nullptr) return kernels_.dot_packed(row.packed, row.n, v) * unpack_;
-    return kernels_.dot_sparse(row.indices, row.data, row.n, v);
-  }
-  void add(const SparseRow& row, float factor, float* out) const {
-    if (row.packed != nullptr)
-      kernels_.add_packed(row.packed, row.n, factor * unpack_, out);
-    else
-      kernels_.add_sparse(row.indices, row.data, row.n, factor, out);
-  }
-  double squared_length(const Floats& v) const { return kernels_.dot_dense(v.data(), v.data(), X_.n_cols); }
 
   // --- all labels of the panel --------------------------------------------------------------------------------
 
@@ -173,9 +140,9 @@ class PanelSolver {
       const std::int64_t end = problem_.label_indptr[first_label + lane + 1];
       const float share = 1.0F / static_cast<float>(std::max<std::int64_t>(end - begin, 1));
       for (std::int64_t r = begin; r < end; ++r) {
-        const SparseRow row = row_of(problem_.label_rows[r]);
-        for (std::int64_t i = 0; i < row.n; ++i)
-          panel_[size(row.indices[i]) * kPanelLabels + size(lane)] += share * row.data[i];
+        const std::int32_t row = problem_.label_rows[r];
+        for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i)
+          panel_[size(X_.indices[i]) * kPanelLabels + size(lane)] += share * X_.data[i];
       }
     }
   }
@@ -211,10 +178,8 @@ class PanelSolver {
 
   // --- one label ----------------------------------------------------------------------------------------------
 
-  /// w = u * (mean of positives) + v * (mean of all), with u, v such that the two means score +1 and kFar. Aiming
-  /// the average row beyond the margin of -1 leaves few negatives inside it, and only those cost anything later.
+  /// Where to begin and where to stop, from the mean of the positives (in panel_) and that of all rows.
   void start(std::int64_t label, std::int64_t lane) {
-    constexpr double kFar = -3;
     LabelState& state = states_[size(lane)];
     state.label = label;
     state.positives = problem_.label_rows + problem_.label_indptr[label];
@@ -223,304 +188,179 @@ class PanelSolver {
     state.done = state.n_positive == 0;
     if (state.done) return;
 
-    const double b2 = problem_.bias * problem_.bias;
-    double pp = b2;
-    double pg = b2;
-    for (std::int64_t f = 0; f < X_.n_cols; ++f) {
-      const double p = panel_[size(f * kPanelLabels + lane)];
-      pp += p * p;
-      pg += p * shared_.mean[size(f)];
-    }
-    const double gg = shared_.mean_squared + b2;
-    const double det = pp * gg - pg * pg;
-    double u = 0;
-    double v = 0;
-    // Means that are nearly parallel would need huge u and v of opposite signs; then zero is the better start.
-    if (det > 1e-2 * pp * gg) {
-      u = (gg - kFar * pg) / det;
-      v = (kFar * pp - pg) / det;
-    }
-    const auto uf = static_cast<float>(u);
-    const auto vf = static_cast<float>(v);
-    for (std::int64_t f = 0; f < X_.n_cols; ++f)
-      state.w[size(f)] = uf * panel_[size(f * kPanelLabels + lane)] + vf * shared_.mean[size(f)];
-    state.b = static_cast<float>((u + v) * problem_.bias);
-    float* dots = scores_.data() + lane * X_.n_rows;
-    for (std::int64_t i = 0; i < X_.n_rows; ++i)
-      state.m_reference[size(i)] = 1 + (uf * dots[i] + vf * shared_.mean_dot[size(i)] + state.b * bias_);
-    for (std::int64_t r = 0; r < state.n_positive; ++r) {
-      float& m = state.m_reference[size(state.positives[r])];
-      m = 2 - m;
-    }
-    state.w_reference = state.w;
-    state.b_reference = state.b;
-
-    // |gradient at 0| = 2 C |sum of c_i s_i x_i|, from the two means.
+    // The gradient of the loss at 0 is 2 C (n * mean of all - a * mean of positives).
     const auto n = static_cast<double>(X_.n_rows);
     const auto np = static_cast<double>(state.n_positive);
     const double a = np * (state.positive_cost + 1);
-    const double squared = a * a * pp - 2 * a * n * pg + n * n * gg;
-    state.stop =
-        problem_.eps * std::max(std::min(np, n - np), 1.0) / n * 2 * problem_.C * std::sqrt(std::max(squared, 0.0));
-  }
-
-  /// Where m_reference is that of w: the rows to look at are those inside the margin, or no further than `beyond`.
-  void look_at(LabelState& state, float beyond) {
-    const std::int64_t n = kernels_.find_above(state.m_reference.data(), X_.n_rows, -beyond, found_.data());
-    state.rows.clear();
-    state.m.clear();
-    state.positive_places.clear();
-    entries_.clear();
-    const auto add_row = [&](std::int32_t row) {
-      state.rows.push_back(row);
-      state.m.push_back(state.m_reference[size(row)]);
-      entries_.push_back(row_of(row));
+    const double b2 = problem_.bias * problem_.bias;
+    double pp = b2;
+    double pg = b2;
+    const auto least_at_zero = [&](double g) {
+      const double least = least_gradient(problem_.penalty, 0, static_cast<float>(2 * problem_.C * g));
+      return least * least;
     };
-    for (std::int64_t k = 0; k < n; ++k)
-      if (!is_positive_[size(found_[size(k)])]) add_row(found_[size(k)]);
+    double squared = least_at_zero((n - a) * problem_.bias);
+    for (std::int64_t f = 0; f < X_.n_cols; ++f) {
+      const double p = panel_[size(f * kPanelLabels + lane)];
+      const double g = shared_.mean[size(f)];
+      pp += p * p;
+      pg += p * g;
+      squared += least_at_zero(n * g - a * p);
+    }
+    state.stop = problem_.eps * std::max(std::min(np, n - np), 1.0) / n * std::sqrt(squared);
+
+    // Means that are nearly parallel would need huge u and v of opposite signs. Then, and where weights are to be
+    // few, the bias alone puts all negatives on their margin.
+    const double gg = shared_.mean_squared + b2;
+    const double det = pp * gg - pg * pg;
+    if (det <= 1e-2 * pp * gg || problem_.penalty == Penalty::kL1) {
+      begin_at(state, lane, 0, 0, bias_ > 0 ? -1 / bias_ : 0.0F);
+      return;
+    }
+    // The positives' mean is to score 1. Aiming the mean of all rows far beyond the margin of -1 leaves few negatives
+    // inside it, and only those cost anything later.
+    constexpr double kFar = -3;
+    const double u = (gg - kFar * pg) / det;
+    const double v = (kFar * pp - pg) / det;
+    begin_at(state, lane, static_cast<float>(u), static_cast<float>(v), static_cast<float>((u + v) * problem_.bias));
+  }
+
+  /// w = u * (mean of positives) + v * (mean of all), and the m of all rows.
+  void begin_at(LabelState& state, std::int64_t lane, float u, float v, float b) {
+    state.b = b;
+    for (std::int64_t f = 0; f < X_.n_cols; ++f)
+      state.w[size(f)] = u * panel_[size(f * kPanelLabels + lane)] + v * shared_.mean[size(f)];
+    const float* dots = scores_.data() + lane * X_.n_rows;
+    for (std::int64_t i = 0; i < X_.n_rows; ++i)
+      state.m[size(i)] = 1 + (u * dots[i] + v * shared_.mean_dot[size(i)] + b * bias_);
     for (std::int64_t r = 0; r < state.n_positive; ++r) {
-      state.positive_places.push_back(static_cast<std::int32_t>(state.rows.size()));
-      add_row(state.positives[r]);
+      float& m = state.m[size(state.positives[r])];
+      m = 2 - m;
     }
   }
 
-  /// Copies the rows looked at side by side into half the bytes: the steps of a round read them many times.
-  void pack_rows() {
-    std::size_t total = 0;
-    for (const SparseRow& row : entries_) total += packed_size(row.n);
-    if (total > kMostPacked) return;
-    packed_.resize(total);
-    std::uint16_t* at = packed_.data();
-    for (SparseRow& row : entries_) {
-      kernels_.pack_row(row.indices, row.data, row.n, shared_.pack_scale, at);
-      row.packed = at;
-      at += packed_size(row.n);
-    }
-  }
-  static std::size_t packed_size(std::int64_t n) { return size(2 * ((n + 15) / 16 * 16)); }
-
-  void mark_positives(const LabelState& state, std::uint8_t mark) {
-    for (std::int64_t r = 0; r < state.n_positive; ++r) is_positive_[size(state.positives[r])] = mark;
-  }
-
-  /// Some Newton steps on the rows nearest to the margin. Ends at the reference, with the whole way as direction; or
-  /// done, if the gradient over all rows is short enough.
+  /// Some Newton steps on the rows nearest to the margin, the whole way of which is the direction; or done, if the
+  /// gradient over all rows is short enough.
   void improve(LabelState& state, SvmSolution& solution) {
-    mark_positives(state, 1);
-    look_at(state, 0);
-    find_gradient(state, solution);
+    compute_gradient(state, solution);
     state.done = state.length <= state.stop || solution.rounds >= problem_.max_rounds;
-    if (!state.done) {
-      // Far enough beyond the margin to see what comes, but not more than a share of the rows.
-      float beyond = 1;
-      while (beyond > 1e-3F &&
-             kernels_.find_above(state.m_reference.data(), X_.n_rows, -beyond, found_.data()) * kShare > X_.n_rows)
-        beyond /= 2;
-      look_at(state, beyond);
-      // What rounding to 16 bits does to a direction is far below what the first rounds leave to do.
-      if (!renumber_ && unpack_ > 0 && solution.rounds < kPackedRounds) pack_rows();
-      const double enough = std::max(0.5 * state.stop, 0.05 * state.length);
-      for (int step = 0; step < kStepsPerRound && state.length > enough; ++step) {
-        ++solution.newton_steps;
-        solution.cg_steps += compute_direction(state);
-        if (!take_step(state, solution)) break;
-        find_gradient(state, solution);
-        control_.check_in(worker_);
-      }
-      kernels_.add_dense(state.w.data(), -1, state.w_reference.data(), X_.n_cols, state.direction.data());
-      state.b_direction = state.b - state.b_reference;
-      state.w = state.w_reference;
-      state.b = state.b_reference;
+    if (state.done) return;
+    find_near(state);
+    near_.improve(state.w, state.b, loss_, rest_, std::max(0.5 * state.stop, 0.05 * state.length), state.direction,
+                  state.b_direction, solution);
+  }
+
+  /// Hands to near_ the positives, and of the negatives those inside the margin and as far beyond it as lets see what
+  /// comes without being more than a share of the rows. What is further away is grouped into rest_.
+  void find_near(const LabelState& state) {
+    near_.clear();
+    rest_.clear();
+    for (std::int64_t r = 0; r < state.n_positive; ++r) is_positive_[size(state.positives[r])] = 1;
+    std::int64_t n = X_.n_rows;
+    float edge = 0;
+    for (const float level : kBeyond) {
+      const std::int64_t before = n;
+      n = kernels_.find_above(state.m.data(), X_.n_rows, -level, found_.data());
+      group_rest(state, level, edge, before - n);
+      edge = level;
+      if (n * kShare <= X_.n_rows) break;
     }
-    mark_positives(state, 0);
-  }
-
-  void find_gradient(LabelState& state, SvmSolution& solution) {
-    gather_active(state);
-    solution.active_rows += static_cast<std::int64_t>(active_.size());
-    ++solution.gradients;
-    state.length = compute_gradient(state);
-  }
-
-  /// Rows with m > 0 as sparse rows; features_ says which features their numbers mean.
-  void gather_active(const LabelState& state) {
-    active_.clear();
-    active_m_.clear();
-    features_.clear();
-    local_indices_.clear();
-    for (std::size_t k = 0; k < state.rows.size(); ++k) {
-      if (state.m[k] <= 0) continue;
-      SparseRow row = entries_[k];
-      const bool positive = is_positive_[size(state.rows[k])] != 0;
-      row.factor = static_cast<float>(2 * problem_.C * (positive ? state.positive_cost : 1));
-      active_.push_back(row);
-      active_m_.push_back(positive ? -state.m[k] : state.m[k]);  // -s m
-      if (!renumber_) continue;
-      for (std::int64_t i = 0; i < row.n; ++i) {
-        std::int32_t& local = local_of_[size(row.indices[i])];
-        if (local < 0) {
-          local = static_cast<std::int32_t>(features_.size());
-          features_.push_back(row.indices[i]);
-        }
-        local_indices_.push_back(local);
-      }
+    near_.begin(1, false);
+    for (std::int64_t k = 0; k < n; ++k)
+      if (!is_positive_[size(found_[size(k)])]) near_.add(found_[size(k)], state.m[size(found_[size(k)])]);
+    near_.begin(state.positive_cost, true);
+    for (std::int64_t r = 0; r < state.n_positive; ++r) {
+      near_.add(state.positives[r], state.m[size(state.positives[r])]);
+      is_positive_[size(state.positives[r])] = 0;
     }
-    n_local_ = renumber_ ? static_cast<std::int64_t>(features_.size()) : X_.n_cols;
-    std::int64_t at = 0;
-    if (renumber_)
-      for (SparseRow& row : active_) {
-        row.indices = local_indices_.data() + at;
-        at += row.n;
-      }
-    for (const std::int32_t f : features_) local_of_[size(f)] = -1;
   }
 
-  /// gradient_ = that of the local features, the bias's last. Returns its length over all features: on those no
-  /// active row has it is w.
-  double compute_gradient(const LabelState& state) {
-    gradient_.resize(size(n_local_) + 1);
-    if (renumber_)
-      for (std::size_t f = 0; f < features_.size(); ++f) gradient_[f] = state.w[size(features_[f])];
-    else
-      std::copy(state.w.begin(), state.w.end(), gradient_.begin());
-    gradient_[size(n_local_)] = 0;
-    const double outside =
-        renumber_ ? squared_length(state.w) - kernels_.dot_dense(gradient_.data(), gradient_.data(), n_local_) : 0;
-    double bias_sum = state.b;
-    for (std::size_t a = 0; a < active_.size(); ++a) {
-      const float factor = active_[a].factor * active_m_[a];
-      add(active_[a], factor, gradient_.data());
+  /// n negatives between `level` and `edge` beyond the margin; those beyond the first level are where the mean says.
+  void group_rest(const LabelState& state, float level, float edge, std::int64_t n) {
+    if (n == 0) return;
+    float m = -(level + edge) / 2;
+    if (edge == 0) {
+      const double score =
+          kernels_.dot_dense(state.w.data(), shared_.mean.data(), X_.n_cols) + double{state.b} * bias_;
+      m = std::min(-level, static_cast<float>(1 + score));
+    }
+    rest_.push_back({m, static_cast<float>(2 * problem_.C * static_cast<double>(n))});
+  }
+
+  /// loss_ = gradient of the loss over all rows, the bias last; the label's length = that of the whole gradient.
+  void compute_gradient(LabelState& state, SvmSolution& solution) {
+    std::fill(loss_.begin(), loss_.end(), 0.0F);
+    const std::int64_t n_active = kernels_.find_above(state.m.data(), X_.n_rows, 0, found_.data());
+    double bias_sum = 0;
+    const auto add_row = [&](std::int32_t row, double cost) {
+      const auto factor = static_cast<float>(2 * problem_.C * cost * state.m[size(row)]);
+      const std::int64_t begin = X_.indptr[row];
+      kernels_.add_sparse(X_.indices + begin, X_.data + begin, X_.indptr[row + 1] - begin, factor, loss_.data());
       bias_sum += double{factor} * bias_;
+    };
+    for (std::int64_t k = 0; k < n_active; ++k) add_row(found_[size(k)], 1);
+    // Those of positives were added as if they were negatives.
+    for (std::int64_t r = 0; r < state.n_positive; ++r)
+      if (state.m[size(state.positives[r])] > 0) add_row(state.positives[r], -1 - state.positive_cost);
+    loss_.back() = static_cast<float>(bias_sum);
+    double squared = 0;
+    for (std::int64_t f = 0; f < X_.n_cols; ++f) {
+      const double least = least_gradient(problem_.penalty, state.w[size(f)], loss_[size(f)]);
+      squared += least * least;
     }
-    gradient_[size(n_local_)] = bias_ > 0 ? static_cast<float>(bias_sum) : 0.0F;
-    return std::sqrt(std::max(outside, 0.0) + kernels_.dot_dense(gradient_.data(), gradient_.data(), n_local_ + 1));
+    const double least = bias_ > 0 ? least_gradient(problem_.penalty, state.b, loss_.back()) : 0;
+    state.length = std::sqrt(squared + least * least);
+    solution.active_rows += n_active;
+    ++solution.gradients;
   }
 
-  /// Conjugate gradients for H d = -g on the local features; on the others H is 1 and d = -w. Without a
-  /// preconditioner: the diagonal of H takes twice the steps.
-  int compute_direction(LabelState& state) {
-    const std::int64_t n = n_local_ + 1;
-    solution_.assign(size(n), 0.0F);
-    residual_.resize(size(n));
-    for (std::size_t f = 0; f < size(n); ++f) residual_[f] = -gradient_[f];
-    search_ = residual_;
-    product_.resize(size(n));
-    double rho = kernels_.dot_dense(residual_.data(), residual_.data(), n);
-    const double enough = 0.1 * 0.1 * state.length * state.length;
-    constexpr int kMostSteps = 200;
-    int steps = 0;
-    for (; steps < kMostSteps && rho > enough; ++steps) {
-      product_ = search_;
-      const float search_bias = search_[size(n_local_)];
-      double bias_sum = search_bias;
-      for (const SparseRow& row : active_) {
-        const float factor = row.factor * (dot(row, search_.data()) + bias_ * search_bias);
-        add(row, factor, product_.data());
-        bias_sum += double{factor} * bias_;
-      }
-      product_[size(n_local_)] = static_cast<float>(bias_sum);
-      const double curvature = kernels_.dot_dense(search_.data(), product_.data(), n);
-      if (!(curvature > 0)) break;
-      const auto alpha = static_cast<float>(rho / curvature);
-      kernels_.add_dense(solution_.data(), alpha, search_.data(), n, solution_.data());
-      kernels_.add_dense(residual_.data(), -alpha, product_.data(), n, residual_.data());
-      const double next = kernels_.dot_dense(residual_.data(), residual_.data(), n);
-      kernels_.add_dense(residual_.data(), static_cast<float>(next / rho), search_.data(), n, search_.data());
-      rho = next;
-    }
-    if (renumber_) {
-      for (std::int64_t f = 0; f < X_.n_cols; ++f) state.direction[size(f)] = -state.w[size(f)];
-      for (std::size_t f = 0; f < features_.size(); ++f) state.direction[size(features_[f])] = solution_[f];
-    } else {
-      std::copy_n(solution_.begin(), X_.n_cols, state.direction.begin());
-    }
-    state.b_direction = bias_ > 0 ? solution_[size(n_local_)] : 0.0F;
-    return steps;
-  }
-
-  /// To the least of the objective over the rows looked at along the direction. False if float32 sees no descent.
-  bool take_step(LabelState& state, SvmSolution& solution) {
-    const auto n = static_cast<std::int64_t>(state.rows.size());
-    slope_.resize(size(n));
-    const float constant = state.b_direction * bias_;
-    for (std::int64_t k = 0; k < n; ++k) slope_[size(k)] = dot(entries_[size(k)], state.direction.data()) + constant;
-    for (const std::int32_t place : state.positive_places) slope_[size(place)] = -slope_[size(place)];
-    solution.checked_rows += n;
-    const float t = search_line(state, state.m.data(), slope_.data(), n, state.positive_places.data());
-    if (t <= 0) return false;
-    kernels_.add_dense(state.m.data(), t, slope_.data(), n, state.m.data());
-    move(state, t);
-    return true;
-  }
-
-  /// The same over all rows, whose scores are there.
-  void take_full_step(LabelState& state, std::int64_t lane, SvmSolution& solution) {
+  /// To the least of the objective over all rows along the direction.
+  void take_step(LabelState& state, std::int64_t lane, SvmSolution& solution) {
     complete_slopes(state, lane, state.b_direction * bias_);
     const float* slopes = scores_.data() + lane * X_.n_rows;
     solution.checked_rows += X_.n_rows;
     ++solution.rounds;
-    const float t = search_line(state, state.m_reference.data(), slopes, X_.n_rows, state.positives);
-    state.done = t <= 0;  // float32 sees no descent any more
-    if (state.done) return;
-    kernels_.add_dense(state.m_reference.data(), t, slopes, X_.n_rows, state.m_reference.data());
-    move(state, t);
-    state.w_reference = state.w;
-    state.b_reference = state.b;
-  }
-
-  void move(LabelState& state, float t) {
-    kernels_.add_dense(state.w.data(), t, state.direction.data(), X_.n_cols, state.w.data());
-    state.b += t * state.b_direction;
-  }
-
-  /// Where in (0, 1] the objective along the direction is least; 0 if float32 sees no descent any more. The
-  /// derivative is piecewise linear and rises, so Newton's method kept inside a bracket finds its zero. `positives`
-  /// are the places of the label's rows in m and slope: they count positive_cost times.
-  float search_line(const LabelState& state, const float* m, const float* slope, std::int64_t n,
-                    const std::int32_t* positives) {
-    const double wd =
-        kernels_.dot_dense(state.w.data(), state.direction.data(), X_.n_cols) + double{state.b} * state.b_direction;
-    const double dd = squared_length(state.direction) + double{state.b_direction} * state.b_direction;
-    const double extra = state.positive_cost - 1;
-    const auto derivatives = [&](double t) {
-      double first = 0;
-      double second = 0;
-      kernels_.line_derivatives(m, slope, n, static_cast<float>(t), &first, &second);
+    const double extra = 2 * problem_.C * (state.positive_cost - 1);
+    const float t = search_line([&](double at) {
+      auto [first, second] =
+          penalty_derivatives(problem_.penalty, state.w.data(), state.direction.data(), X_.n_cols, at);
+      const auto [bias_first, bias_second] =
+          penalty_derivatives(problem_.penalty, &state.b, &state.b_direction, 1, at);
+      double loss_first = 0;
+      double loss_second = 0;
+      kernels_.line_derivatives(state.m.data(), slopes, X_.n_rows, static_cast<float>(at), &loss_first, &loss_second);
+      first += bias_first + 2 * problem_.C * loss_first;
+      second += bias_second + 2 * problem_.C * loss_second;
       for (std::int64_t r = 0; extra != 0 && r < state.n_positive; ++r) {
-        const double d = slope[positives[r]];
-        const double value = m[positives[r]] + t * d;
+        const double d = slopes[state.positives[r]];
+        const double value = state.m[size(state.positives[r])] + at * d;
         if (value > 0) first += extra * value * d, second += extra * d * d;
       }
-      return std::pair<double, double>(wd + t * dd + 2 * problem_.C * first, dd + 2 * problem_.C * second);
-    };
-    const double at_zero = derivatives(0).first;
-    if (!(at_zero < 0)) return 0;
-    double low = 0;
-    double high = 1;
-    double t = 1;
-    for (int i = 0; i < 30; ++i) {
-      const auto [first, second] = derivatives(t);
-      if (std::abs(first) <= 1e-3 * std::abs(at_zero) || (t >= 1 && first <= 0)) break;
-      (first > 0 ? high : low) = t;
-      const double newton = t - first / second;
-      t = newton > low && newton < high ? newton : (low + high) / 2;
-    }
-    return static_cast<float>(t);
+      return std::pair<double, double>(first, second);
+    });
+    state.done = t <= 0;  // float32 sees no descent any more
+    if (state.done) return;
+    kernels_.add_dense(state.m.data(), t, slopes, X_.n_rows, state.m.data());
+    kernels_.add_dense(state.w.data(), t, state.direction.data(), X_.n_cols, state.w.data());
+    state.b += t * state.b_direction;
   }
 
   void finish(const LabelState& state, SvmSolution& solution) {
     if (state.n_positive == 0) return;
     solution.gradient = state.stop > 0 ? state.length / state.stop : 0;
     double loss = 0;
-    for (const float m : state.m_reference) loss += m > 0 ? double{m} * m : 0;
+    for (const float m : state.m) loss += m > 0 ? double{m} * m : 0;
     for (std::int64_t r = 0; r < state.n_positive; ++r) {
-      const float m = state.m_reference[size(state.positives[r])];
+      const float m = state.m[size(state.positives[r])];
       loss += m > 0 ? (state.positive_cost - 1) * double{m} * m : 0;
     }
-    solution.objective = 0.5 * (squared_length(state.w) + double{state.b} * state.b) + problem_.C * loss;
+    const auto weigh = [&](double w) { return problem_.penalty == Penalty::kL2 ? 0.5 * w * w : std::abs(w); };
+    solution.objective = weigh(state.b) + problem_.C * loss;
     for (std::int64_t f = 0; f < X_.n_cols; ++f) {
       const float w = state.w[size(f)];
-      if (std::abs(w) < problem_.prune || w == 0) continue;
+      if (w == 0) continue;
+      solution.objective += weigh(w);
+      if (std::abs(w) < problem_.prune) continue;
       solution.features.push_back(static_cast<std::int32_t>(f));
       solution.weights.push_back(w);
     }
@@ -532,25 +372,16 @@ class PanelSolver {
   const Shared& shared_;
   Control& control_;
   const int worker_;
-  const bool renumber_;
   const float bias_;
-  const float unpack_;  // what a packed value is multiplied by; 0 if rows are not packed
   const NewtonKernels& kernels_ = newton_kernels();
 
   std::vector<LabelState> states_;
+  NearRows near_;
   Floats panel_, block_, scores_;
-
-  // scratch of the label at hand
-  Floats gradient_, solution_, residual_, search_, product_;
-  std::vector<SparseRow> entries_;  // of the rows looked at
-  AlignedVector<std::uint16_t> packed_;
-  std::vector<SparseRow> active_;
-  std::vector<float> active_m_;
-  std::int64_t n_local_ = 0;
+  std::vector<RestGroup> rest_;            // of the label at hand
+  Floats loss_;                            // of the label at hand
   std::vector<std::uint8_t> is_positive_;  // by row
   std::vector<std::int32_t> found_;
-  std::vector<std::int32_t> features_, local_of_, local_indices_;
-  Floats slope_;
 };
 
 }  // namespace

@@ -8,12 +8,15 @@
 
 namespace umpteen {
 
+enum class Penalty { kL2, kL1 };
+
 /// One-vs-rest support vector machines with squared hinge loss, one per label:
 ///
-///     min over (w, b)   1/2 |w|^2 + 1/2 b^2 + C sum_i c_i max(0, m_i)^2,   m_i = 1 - s_i (w.x_i + b * bias)
+///     min over (w, b)   penalty(w, b) + C sum_i c_i max(0, m_i)^2,   m_i = 1 - s_i (w.x_i + b * bias)
 ///
-/// s_i = +1 for the label's rows and -1 for all others; c_i = positive_cost of the label, or 1. Strictly convex: the
-/// optimum is one, whatever the route.
+/// The penalty is 1/2 |w|^2 + 1/2 b^2 (L2) or the sum of |w_f| and |b| (L1).
+/// s_i = +1 for the label's rows and -1 for all others; c_i = positive_cost of the label, or 1. With L2
+/// strictly convex: the optimum is one, whatever the route.
 struct SvmProblem {
   CsrView X;
   const std::int64_t* label_indptr;  // n_labels + 1
@@ -25,6 +28,7 @@ struct SvmProblem {
   double eps;      // stop at |gradient| <= eps * max(min(n+, n-), 1) / n_rows * |gradient at 0|, LIBLINEAR's rule
   float prune;     // weights smaller than this are dropped
   int max_rounds;  // looks at all rows per label at most
+  Penalty penalty;
 };
 
 /// The weights that are left, and what it took to find them.

@@ -23,6 +23,7 @@ from umpteen.data.matrix import Csr, offsets
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts, check_constants, propensities
 from umpteen.engines.base import Engine, Resources
+from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.base import TrainingData
 from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
@@ -42,6 +43,8 @@ class DiSMEC(OneVsRest):
         Weight of the loss against the regulariser.
     prune
         Weights smaller than this are dropped; the paper's Δ. 0 keeps all.
+    penalty
+        "l2" as above, or "l1": Σ|w_f| + |b| instead of the squares. Most weights are then 0 and fewer labels right.
     bias
         The value of the constant feature; 0 for none.
     eps
@@ -80,6 +83,7 @@ class DiSMEC(OneVsRest):
         self,
         C: float = 1.0,
         prune: float = 0.01,
+        penalty: str = "l2",
         bias: float = 1.0,
         eps: float = 0.01,
         positive_weight: float = 1.0,
@@ -96,6 +100,7 @@ class DiSMEC(OneVsRest):
     ) -> None:
         self.C = C
         self.prune = prune
+        self.penalty = penalty
         self.bias = bias
         self.eps = eps
         self.positive_weight = positive_weight
@@ -116,6 +121,8 @@ class DiSMEC(OneVsRest):
             check_number(name, getattr(self, name), 0, above=True)
         for name in ("prune", "bias"):
             check_number(name, getattr(self, name), 0)
+        if self.penalty not in ("l1", "l2"):
+            raise ParamError(f"penalty must be l1 or l2, but is {self.penalty!r}")
         check_count("max_rounds", self.max_rounds)
         check_flag("propensity", self.propensity)
         check_constants(self.A, self.B)
@@ -146,6 +153,7 @@ class DiSMEC(OneVsRest):
             eps=float(self.eps),
             prune=float(self.prune),
             max_rounds=int(self.max_rounds),
+            l1=self.penalty == "l1",
             threads=resources.threads,
             token=resources.token,
         )
@@ -159,6 +167,7 @@ class DiSMEC(OneVsRest):
         # Pruned weights live mostly on the features of the label's own rows and of its nearest negatives.
         weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
         bound = self.bound_size(weights, n_features)
-        panel = 4 * _PANEL * (4 * n_features + 3 * n_rows)
+        # Weights, directions and scores of a panel, and the rows near one label's margin in their packed form.
+        panel = 4 * _PANEL * (4 * n_features + 3 * n_rows) + min(8 * X.nnz, 32_000_000)
         peak = resolve_threads(self.threads) * panel + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8 + n_rows * 8
         return Estimate(peak + bound.model_bytes, bound.model_bytes)

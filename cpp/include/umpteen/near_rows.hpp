@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "umpteen/aligned.hpp"
+#include "umpteen/newton_svm.hpp"
+#include "umpteen/simd.hpp"
+
+namespace umpteen {
+
+using Floats = AlignedVector<float>;
+
+/// Regularisers and how they change along a line.
+/// First and second derivative at t of the penalty of w + t d.
+std::pair<double, double> penalty_derivatives(Penalty penalty, const float* w, const float* d, std::int64_t n,
+                                              double t);
+/// The part of the (sub)gradient with the least length, where the loss has `loss` and the weight is `w`.
+float least_gradient(Penalty penalty, float w, float loss);
+
+/// Negatives that were not looked at one by one, all taken to be the mean row at their own distance from the margin.
+struct RestGroup {
+  float m;
+  float factor;  // 2 C times how many
+};
+
+/// A label's problem as the rows nearest to its margin see it. All other rows appear twice: in the gradient they have
+/// where the round begins, which is exact, and as a few heavy rows, which keep the steps from pushing them all over
+/// the margin. So the way found leads down for all rows too, and the rows may be few and rounded.
+class NearRows {
+ public:
+  NearRows(const SvmProblem& problem, const Floats& mean, float pack_scale, Control& control, int worker);
+
+  /// Begins a round without rows.
+  void clear();
+  /// Rows that follow in `add` count `cost` times, for or against the label.
+  void begin(double cost, bool positive);
+  /// m = 1 - s (w.x + b bias)
+  void add(std::int32_t row, float m);
+  std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
+
+  /// Newton steps from (w, b) until the gradient is no longer than `enough`. The result is the change of w and b.
+  /// `loss_gradient` is that of the loss over all rows at (w, b), the bias last; `rest` stands for the rows that were
+  /// not added.
+  void improve(const Floats& w, float b, const Floats& loss_gradient, const std::vector<RestGroup>& rest,
+               double enough, Floats& direction, float& b_direction, SvmSolution& solution);
+
+ private:
+  struct Row {
+    const std::int32_t* indices;  // local ones after number_features
+    const float* data;
+    const std::uint16_t* packed;  // the same in half the bytes, or null
+    std::int64_t n;
+    float factor;  // 2 C c_i
+    float toward;  // +1 if m rises with the score: -s
+  };
+
+  void number_features();
+  void pack();
+  void compute_gradient();
+  double gradient_length() const;
+  int compute_newton_direction();
+  int compute_sparse_direction();
+  bool take_step();
+
+  float dot(const Row& row, const float* v) const {
+    if (row.packed != nullptr) return kernels_.dot_packed(row.packed, row.n, v) * unpack_;
+    return kernels_.dot_sparse(row.indices, row.data, row.n, v);
+  }
+  void add_to(const Row& row, float factor, float* out) const {
+    if (row.packed != nullptr)
+      kernels_.add_packed(row.packed, row.n, factor * unpack_, out);
+    else
+      kernels_.add_sparse(row.indices, row.data, row.n, factor, out);
+  }
+
+  const SvmProblem& problem_;
+  const CsrView& X_;
+  const Floats& mean_;
+  Control& control_;
+  const int worker_;
+  const bool renumber_;
+  const float bias_;
+  const float pack_scale_;
+  const float unpack_;
+  const NewtonKernels& kernels_ = newton_kernels();
+
+  std::vector<Row> rows_;
+  Floats m_, slope_;
+  struct Range {
+    std::int64_t begin;
+    float factor;
+    float toward;
+  };
+  std::vector<Range> ranges_;  // rows of the same cost and side
+  std::vector<RestGroup> rest_;
+  float rest_curvature_ = 0;  // summed factors of the groups inside the margin
+
+  // local features, the bias last
+  std::int64_t n_local_ = 0;
+  std::vector<std::int32_t> features_, local_of_, local_indices_;
+  AlignedVector<std::uint16_t> packed_;
+  Floats local_mean_, w_, loss_, correction_, gradient_, direction_;
+  std::vector<std::int32_t> active_;  // places of rows with m > 0
+
+  Floats residual_, search_, product_;    // of conjugate gradients
+  std::vector<std::int64_t> column_ptr_;  // of coordinate descent
+  std::vector<std::pair<std::int32_t, float>> columns_;
+  std::vector<std::int32_t> order_;
+  Floats change_;
+};
+
+}  // namespace umpteen

@@ -1,0 +1,343 @@
+#include "umpteen/near_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "umpteen/line_search.hpp"
+
+namespace umpteen {
+
+namespace {
+
+/// Above so many features the local ones are renumbered; below, that costs more than the longer vectors do.
+constexpr std::int64_t kRenumberAbove = 16384;
+constexpr int kMostSteps = 5;
+constexpr std::size_t kMostPacked = 16'000'000;  // 16-bit words: so much memory a thread may take
+
+std::size_t size_of(std::int64_t n) { return static_cast<std::size_t>(n); }
+std::size_t packed_size(std::int64_t n) { return size_of(2 * ((n + 15) / 16 * 16)); }
+
+/// The v nearest to 0 with |v - value| <= limit.
+float shrink(float value, float limit) {
+  if (value > limit) return value - limit;
+  if (value < -limit) return value + limit;
+  return 0;
+}
+
+}  // namespace
+
+std::pair<double, double> penalty_derivatives(Penalty penalty, const float* w, const float* d, std::int64_t n,
+                                              double t) {
+  const NewtonKernels& kernels = newton_kernels();
+  if (penalty == Penalty::kL2) {
+    const double dd = kernels.dot_dense(d, d, n);
+    return {kernels.dot_dense(w, d, n) + t * dd, dd};
+  }
+  double first = 0;
+  const auto tf = static_cast<float>(t);
+  for (std::int64_t f = 0; f < n; ++f) {
+    if (d[f] == 0) continue;
+    const float v = w[f] + tf * d[f];
+    if (v != 0)
+      first += v > 0 ? d[f] : -d[f];
+    else  // at the kink: what it is to the left, or to the right of the very beginning
+      first += t > 0 ? -std::abs(d[f]) : std::abs(d[f]);
+  }
+  return {first, 0};
+}
+
+float least_gradient(Penalty penalty, float w, float loss) {
+  if (penalty == Penalty::kL2) return w + loss;
+  if (w == 0) return shrink(loss, 1);
+  return w > 0 ? loss + 1 : loss - 1;
+}
+
+NearRows::NearRows(const SvmProblem& problem, const Floats& mean, float pack_scale, Control& control, int worker)
+    : problem_(problem),
+      X_(problem.X),
+      mean_(mean),
+      control_(control),
+      worker_(worker),
+      renumber_(X_.n_cols > kRenumberAbove),
+      bias_(static_cast<float>(problem.bias)),
+      // Coordinate descent reads columns, and its few rows only once a step.
+      pack_scale_(problem.penalty == Penalty::kL2 ? pack_scale : 0),
+      unpack_(pack_scale > 0 ? 1 / pack_scale : 0),
+      local_of_(renumber_ ? size_of(X_.n_cols) : 0, -1) {}
+
+void NearRows::clear() {
+  rows_.clear();
+  m_.clear();
+  ranges_.clear();
+}
+
+void NearRows::begin(double cost, bool positive) {
+  ranges_.push_back({size(), static_cast<float>(2 * problem_.C * cost), positive ? -1.0F : 1.0F});
+}
+
+void NearRows::add(std::int32_t row, float m) {
+  const std::int64_t begin = X_.indptr[row];
+  rows_.push_back({X_.indices + begin, X_.data + begin, nullptr, X_.indptr[row + 1] - begin, ranges_.back().factor,
+                   ranges_.back().toward});
+  m_.push_back(m);
+}
+
+/// Numbers the features of the rows through, where there are many more that no row has.
+void NearRows::number_features() {
+  n_local_ = X_.n_cols;
+  if (!renumber_) {
+    local_mean_ = mean_;
+    return;
+  }
+  features_.clear();
+  local_indices_.clear();
+  for (const Row& row : rows_)
+    for (std::int64_t i = 0; i < row.n; ++i) {
+      std::int32_t& local = local_of_[size_of(row.indices[i])];
+      if (local < 0) {
+        local = static_cast<std::int32_t>(features_.size());
+        features_.push_back(row.indices[i]);
+      }
+      local_indices_.push_back(local);
+    }
+  std::int64_t at = 0;
+  for (Row& row : rows_) {
+    row.indices = local_indices_.data() + at;
+    at += row.n;
+  }
+  n_local_ = static_cast<std::int64_t>(features_.size());
+  local_mean_.resize(features_.size());
+  for (std::size_t f = 0; f < features_.size(); ++f) {
+    local_of_[size_of(features_[f])] = -1;
+    local_mean_[f] = mean_[size_of(features_[f])];
+  }
+}
+
+/// Copies the rows side by side into half the bytes: the steps read them many times.
+void NearRows::pack() {
+  std::size_t total = 0;
+  for (const Row& row : rows_) total += packed_size(row.n);
+  if (pack_scale_ == 0 || n_local_ > 65536 || total > kMostPacked) return;
+  packed_.resize(total);
+  std::uint16_t* at = packed_.data();
+  for (Row& row : rows_) {
+    kernels_.pack_row(row.indices, row.data, row.n, pack_scale_, at);
+    row.packed = at;
+    at += packed_size(row.n);
+  }
+}
+
+void NearRows::improve(const Floats& w, float b, const Floats& loss_gradient, const std::vector<RestGroup>& rest,
+                       double enough, Floats& direction, float& b_direction, SvmSolution& solution) {
+  number_features();
+  pack();
+  const std::size_t n = size_of(n_local_) + 1;
+  const auto take_local = [&](const Floats& from, float bias, Floats& to) {
+    to.resize(n);
+    if (renumber_)
+      for (std::size_t f = 0; f < features_.size(); ++f) to[f] = from[size_of(features_[f])];
+    else
+      std::copy_n(from.begin(), n_local_, to.begin());
+    to[n - 1] = bias;
+  };
+  take_local(w, b, w_);
+  rest_ = rest;
+  correction_.assign(n, 0.0F);
+  compute_gradient();
+  // What these rows do not see of the gradient here.
+  take_local(loss_gradient, loss_gradient.back(), correction_);
+  for (std::size_t f = 0; f < n; ++f) correction_[f] -= loss_[f];
+  compute_gradient();
+  for (int step = 0; step < kMostSteps && gradient_length() > enough; ++step) {
+    ++solution.newton_steps;
+    solution.cg_steps += problem_.penalty == Penalty::kL2 ? compute_newton_direction() : compute_sparse_direction();
+    solution.checked_rows += size();
+    if (!take_step()) break;
+    compute_gradient();
+    control_.check_in(worker_);
+  }
+  if (renumber_) {
+    // Features of no row at hand: one step with curvature 1, which is that of the penalty.
+    for (std::size_t f = 0; f < direction.size(); ++f)
+      direction[f] =
+          problem_.penalty == Penalty::kL2 ? -(w[f] + loss_gradient[f]) : shrink(w[f] - loss_gradient[f], 1) - w[f];
+    for (std::size_t f = 0; f < features_.size(); ++f)
+      direction[size_of(features_[f])] = w_[f] - w[size_of(features_[f])];
+  } else {
+    kernels_.add_dense(w_.data(), -1, w.data(), X_.n_cols, direction.data());
+  }
+  b_direction = w_[n - 1] - b;
+}
+
+/// loss_ = gradient of the loss, gradient_ = that of the objective.
+void NearRows::compute_gradient() {
+  const std::size_t n = size_of(n_local_) + 1;
+  loss_ = correction_;
+  double bias_sum = 0;
+  active_.clear();
+  for (std::size_t k = 0; k < rows_.size(); ++k) {
+    if (m_[k] <= 0) continue;
+    active_.push_back(static_cast<std::int32_t>(k));
+    const float factor = rows_[k].factor * rows_[k].toward * m_[k];
+    add_to(rows_[k], factor, loss_.data());
+    bias_sum += double{factor} * bias_;
+  }
+  rest_curvature_ = 0;
+  float rest_force = 0;
+  for (const RestGroup& group : rest_)
+    if (group.m > 0) rest_curvature_ += group.factor, rest_force += group.factor * group.m;
+  if (rest_curvature_ > 0) {
+    kernels_.add_dense(loss_.data(), rest_force, local_mean_.data(), n_local_, loss_.data());
+    bias_sum += double{rest_force} * bias_;
+  }
+  loss_[n - 1] += static_cast<float>(bias_sum);
+  gradient_.resize(n);
+  if (problem_.penalty == Penalty::kL2)
+    kernels_.add_dense(w_.data(), 1, loss_.data(), n_local_ + 1, gradient_.data());
+  else
+    for (std::size_t f = 0; f < n; ++f) gradient_[f] = least_gradient(problem_.penalty, w_[f], loss_[f]);
+  if (bias_ == 0) gradient_[n - 1] = 0;
+}
+
+double NearRows::gradient_length() const {
+  return std::sqrt(kernels_.dot_dense(gradient_.data(), gradient_.data(), n_local_ + 1));
+}
+
+/// Conjugate gradients for H d = -g. Without a preconditioner: the diagonal of H takes twice the steps.
+int NearRows::compute_newton_direction() {
+  const std::int64_t n = n_local_ + 1;
+  direction_.assign(size_of(n), 0.0F);
+  residual_.resize(size_of(n));
+  for (std::size_t f = 0; f < size_of(n); ++f) residual_[f] = -gradient_[f];
+  search_ = residual_;
+  double rho = kernels_.dot_dense(residual_.data(), residual_.data(), n);
+  const double enough = 0.1 * 0.1 * rho;
+  constexpr int kMostProducts = 200;
+  int steps = 0;
+  for (; steps < kMostProducts && rho > enough; ++steps) {
+    product_ = search_;
+    const float search_bias = search_[size_of(n_local_)] * bias_;
+    double bias_sum = search_[size_of(n_local_)];
+    for (const std::int32_t k : active_) {
+      const Row& row = rows_[size_of(k)];
+      const float factor = row.factor * (dot(row, search_.data()) + search_bias);
+      add_to(row, factor, product_.data());
+      bias_sum += double{factor} * bias_;
+    }
+    if (rest_curvature_ > 0) {
+      const auto score = static_cast<float>(kernels_.dot_dense(local_mean_.data(), search_.data(), n_local_));
+      const float factor = rest_curvature_ * (score + search_bias);
+      kernels_.add_dense(product_.data(), factor, local_mean_.data(), n_local_, product_.data());
+      bias_sum += double{factor} * bias_;
+    }
+    product_[size_of(n_local_)] = static_cast<float>(bias_sum);
+    const double curvature = kernels_.dot_dense(search_.data(), product_.data(), n);
+    if (!(curvature > 0)) break;
+    const auto alpha = static_cast<float>(rho / curvature);
+    kernels_.add_dense(direction_.data(), alpha, search_.data(), n, direction_.data());
+    kernels_.add_dense(residual_.data(), -alpha, product_.data(), n, residual_.data());
+    const double next = kernels_.dot_dense(residual_.data(), residual_.data(), n);
+    kernels_.add_dense(residual_.data(), static_cast<float>(next / rho), search_.data(), n, search_.data());
+    rho = next;
+  }
+  return steps;
+}
+
+/// With an L1 penalty: coordinate descent on the quadratic model of the loss plus the penalty of w + d, sweeping over
+/// all features once and then over those that are not at rest at 0.
+int NearRows::compute_sparse_direction() {
+  const std::size_t n = size_of(n_local_) + 1;
+  column_ptr_.assign(n + 1, 0);
+  for (const std::int32_t k : active_)
+    for (std::int64_t i = 0; i < rows_[size_of(k)].n; ++i) ++column_ptr_[size_of(rows_[size_of(k)].indices[i]) + 1];
+  if (bias_ > 0) column_ptr_[n] = static_cast<std::int64_t>(active_.size());
+  for (std::size_t f = 0; f < n; ++f) column_ptr_[f + 1] += column_ptr_[f];
+  columns_.resize(size_of(column_ptr_[n]));
+  std::vector<std::int64_t> at(column_ptr_.begin(), column_ptr_.end() - 1);
+  for (std::size_t a = 0; a < active_.size(); ++a) {
+    const Row& row = rows_[size_of(active_[a])];
+    const auto place = static_cast<std::int32_t>(a);
+    for (std::int64_t i = 0; i < row.n; ++i) columns_[size_of(at[size_of(row.indices[i])]++)] = {place, row.data[i]};
+    if (bias_ > 0) columns_[size_of(at[n - 1]++)] = {place, bias_};
+  }
+
+  direction_.assign(n, 0.0F);
+  change_.assign(active_.size(), 0.0F);  // of the active rows' scores
+  double rest_change = 0;
+  order_.resize(bias_ > 0 ? n : n - 1);
+  for (std::size_t f = 0; f < order_.size(); ++f) order_[f] = static_cast<std::int32_t>(f);
+  const double enough = 0.1 * gradient_length();
+  constexpr int kMostSweeps = 50;
+  int sweeps = 0;
+  for (; sweeps < kMostSweeps; ++sweeps) {
+    double violation = 0;
+    std::size_t kept = 0;
+    for (const std::int32_t f : order_) {
+      const std::size_t j = size_of(f);
+      double slope = loss_[j];
+      double curvature = 1e-6;
+      for (std::int64_t e = column_ptr_[j]; e < column_ptr_[j + 1]; ++e) {
+        const auto [place, x] = columns_[size_of(e)];
+        const float scaled = rows_[size_of(active_[size_of(place)])].factor * x;
+        slope += double{scaled} * change_[size_of(place)];
+        curvature += double{scaled} * x;
+      }
+      const double rest_x = j + 1 == n ? bias_ : local_mean_[j];
+      slope += rest_curvature_ * rest_x * rest_change;
+      curvature += rest_curvature_ * rest_x * rest_x;
+      const float here = w_[j] + direction_[j];
+      const float wrong = least_gradient(problem_.penalty, here, static_cast<float>(slope));
+      if (here == 0 && wrong == 0) continue;
+      order_[kept++] = f;
+      violation += double{wrong} * wrong;
+      const float next = shrink(static_cast<float>(here - slope / curvature), static_cast<float>(1 / curvature));
+      const float step = next - here;
+      if (step == 0) continue;
+      direction_[j] = next - w_[j];
+      for (std::int64_t e = column_ptr_[j]; e < column_ptr_[j + 1]; ++e)
+        change_[size_of(columns_[size_of(e)].first)] += step * columns_[size_of(e)].second;
+      rest_change += rest_x * step;
+    }
+    order_.resize(kept);
+    control_.check_in(worker_);
+    if (std::sqrt(violation) <= enough) break;
+  }
+  return sweeps;
+}
+
+/// To the least of the objective along the direction. False if float32 sees no descent.
+bool NearRows::take_step() {
+  const float constant = direction_[size_of(n_local_)] * bias_;
+  slope_.resize(rows_.size());
+  for (std::size_t k = 0; k < rows_.size(); ++k)
+    slope_[k] = rows_[k].toward * (dot(rows_[k], direction_.data()) + constant);
+  const float rest_slope =
+      static_cast<float>(kernels_.dot_dense(local_mean_.data(), direction_.data(), n_local_)) + constant;
+  const double linear = kernels_.dot_dense(correction_.data(), direction_.data(), n_local_ + 1);
+  const float t = search_line([&](double at) {
+    auto [first, second] = penalty_derivatives(problem_.penalty, w_.data(), direction_.data(), n_local_ + 1, at);
+    first += linear;
+    for (std::size_t r = 0; r < ranges_.size(); ++r) {
+      const std::int64_t begin = ranges_[r].begin;
+      const std::int64_t end = r + 1 < ranges_.size() ? ranges_[r + 1].begin : size();
+      double loss_first = 0;
+      double loss_second = 0;
+      kernels_.line_derivatives(m_.data() + begin, slope_.data() + begin, end - begin, static_cast<float>(at),
+                                &loss_first, &loss_second);
+      first += ranges_[r].factor * loss_first;
+      second += ranges_[r].factor * loss_second;
+    }
+    for (const RestGroup& group : rest_) {
+      const double m = group.m + at * rest_slope;
+      if (m > 0) first += group.factor * m * rest_slope, second += double{group.factor} * rest_slope * rest_slope;
+    }
+    return std::pair<double, double>(first, second);
+  });
+  if (t <= 0) return false;
+  kernels_.add_dense(m_.data(), t, slope_.data(), size(), m_.data());
+  for (RestGroup& group : rest_) group.m += t * rest_slope;
+  kernels_.add_dense(w_.data(), t, direction_.data(), n_local_ + 1, w_.data());
+  return true;
+}
+
+}  // namespace umpteen
