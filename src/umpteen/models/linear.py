@@ -28,6 +28,8 @@ from umpteen.threads import resolve_threads
 
 MAX_LABELS_PER_SHARD = 65536
 WEIGHT_TYPES = ("float16", "float32")
+#: Asking the system what is free takes longer than scoring a row.
+_WORTH_CHECKING = 1_000_000
 _ARRAYS = ("indptr", "position_ptr", "positions", "weights", "bias", "label_ids")
 
 
@@ -251,7 +253,9 @@ class LinearModel:
         n_threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
         top_k = check_count("top_k", top_k)
         ranked = min(top_k, self.n_labels)
-        check_fits(Estimate(8 * X.shape[0] * (top_k + ranked), 0), "ask for fewer labels or fewer rows at a time")
+        n_bytes = 8 * X.shape[0] * (top_k + ranked)
+        if n_bytes > _WORTH_CHECKING:
+            check_fits(Estimate(n_bytes, 0), "ask for fewer labels or fewer rows at a time")
         biases = self._biases(exclude, include)
         labels, scores = self._scorer.topk(offsets(X), X.indices, X.data, ranked, n_threads, biases)
         if ranked < top_k:
