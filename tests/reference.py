@@ -118,3 +118,59 @@ def svm_gradient(
     m = np.maximum(0, 1 - s * (X.astype(np.float64) @ w + b * bias))
     factor = -2 * C * np.where(y, cost, 1.0) * m * s
     return w + X.astype(np.float64).T @ factor, float(b + bias * factor.sum())
+
+
+def ppd_primal(
+    X: Any,
+    y: NDArray[np.bool_],
+    w: Any,
+    b: float,
+    lambda_: float,
+    tau: float,
+    bias: float = 1.0,
+    squared: bool = True,
+) -> float:
+    """PPDSparse's objective (9) for one label, in float64. w is dense; b is the weight of the constant feature."""
+    s = np.where(y, 1.0, -1.0)
+    violation = np.maximum(0, 1 - s * (X.astype(np.float64) @ w + b * bias))
+    loss = 0.5 * np.sum(violation**2) if squared else np.sum(violation)
+    return float(lambda_ * np.abs(w).sum() + tau / 2 * (w @ w + b * b) + loss)
+
+
+def ppd_dual(
+    X: Any, y: NDArray[np.bool_], alpha: Any, lambda_: float, tau: float, bias: float, squared: bool
+) -> tuple[float, NDArray[np.float64], float]:
+    """Its dual (10), to be minimised, and the weights that belong to alpha: (value, w, b)."""
+    s = np.where(y, 1.0, -1.0)
+    v = X.astype(np.float64).T @ (alpha * s)
+    w = np.sign(v) * np.maximum(np.abs(v) - lambda_, 0) / tau
+    b = float(bias * (alpha @ s) / tau)
+    value = tau / 2 * (w @ w + b * b) - alpha.sum() + (0.5 * alpha @ alpha if squared else 0)
+    return float(value), w, b
+
+
+def ppd_solve(
+    X: Any,
+    y: NDArray[np.bool_],
+    lambda_: float,
+    tau: float,
+    bias: float = 1.0,
+    squared: bool = True,
+    epochs: int = 500,
+) -> NDArray[np.float64]:
+    """Twin of solve_ppd for one label: coordinate descent over every row, in order. Returns alpha."""
+    X = X.toarray().astype(np.float64)
+    X = np.hstack([X, np.full((len(X), 1), bias)])
+    limit = np.append(np.full(X.shape[1] - 1, lambda_), 0)
+    s = np.where(y, 1.0, -1.0)
+    curvature = (X**2).sum(axis=1) / tau + (1 if squared else 0)
+    alpha, v = np.zeros(len(X)), np.zeros(X.shape[1])
+    for _ in range(epochs):
+        for i in range(len(X)):
+            w = np.sign(v) * np.maximum(np.abs(v) - limit, 0) / tau
+            slope = s[i] * (X[i] @ w) - 1 + (alpha[i] if squared else 0)
+            new = max(alpha[i] - slope / curvature[i], 0) if curvature[i] > 0 else 1.0
+            new = new if squared else min(new, 1.0)
+            v += (new - alpha[i]) * s[i] * X[i]
+            alpha[i] = new
+    return alpha

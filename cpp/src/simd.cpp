@@ -9,15 +9,18 @@ namespace umpteen {
 namespace baseline {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
+extern const PpdKernels kPpdKernels;
 }  // namespace baseline
 #ifdef UMPTEEN_HAS_avx2
 namespace avx2 {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
+extern const PpdKernels kPpdKernels;
 }  // namespace avx2
 namespace avx512 {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
+extern const PpdKernels kPpdKernels;
 }  // namespace avx512
 #endif
 
@@ -27,18 +30,19 @@ namespace {
 struct Tables {
   const Kernels* scoring;
   const NewtonKernels* newton;
+  const PpdKernels* ppd;
 };
 
 std::vector<Tables> runnable() {
-  std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels}};
+  std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels, &baseline::kPpdKernels}};
 #ifdef UMPTEEN_HAS_avx2
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
       __builtin_cpu_supports("f16c")) {
-    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels});
+    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kPpdKernels});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels});
+      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kPpdKernels});
   }
 #endif
   return found;
@@ -73,6 +77,7 @@ const Tables& tables() {
 
 const Kernels& kernels() { return *tables().scoring; }
 const NewtonKernels& newton_kernels() { return *tables().newton; }
+const PpdKernels& ppd_kernels() { return *tables().ppd; }
 
 std::vector<std::string> available_simd() {
   std::vector<std::string> names;

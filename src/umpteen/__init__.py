@@ -21,6 +21,7 @@ _HOMES = {
     "Dataset": "umpteen.data.dataset",
     "DiSMEC": "umpteen.methods.dismec",
     "Metrics": "umpteen.evaluation.metrics",
+    "PPDSparse": "umpteen.methods.ppdsparse",
     "evaluate": "umpteen.evaluation.metrics",
     "load": "umpteen.methods",
     "make_synthetic": "umpteen.data.synthetic",
@@ -71,3 +72,4 @@ if TYPE_CHECKING:
     from umpteen.methods import load as load
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC
+    from umpteen.methods.ppdsparse import PPDSparse as PPDSparse

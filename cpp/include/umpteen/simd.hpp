@@ -68,10 +68,17 @@ struct NewtonKernels {
   std::int64_t (*find_above)(const float* value, std::int64_t n, float limit, std::int32_t* out);
 };
 
+/// And for training in the dual; src/simd/ppd.cpp.
+struct PpdKernels {
+  float (*dot_soft)(const std::int32_t* indices, const float* data, std::int64_t n, const float* v, float limit);
+  std::int64_t (*find_in_panel)(const float* panel, std::int64_t n_rows, const float* limits, std::int32_t* out);
+};
+
 /// The kernels in use: the best this machine can run, unless the environment variable UMPTEEN_SIMD names
 /// another.
 const Kernels& kernels();
 const NewtonKernels& newton_kernels();
+const PpdKernels& ppd_kernels();
 
 /// Names of the instruction sets this build has and this machine can run, plainest first.
 std::vector<std::string> available_simd();

@@ -24,6 +24,14 @@ inline Lanes broadcast(float a) { return {_mm512_set1_ps(a)}; }
 inline Lanes multiply_add(Lanes a, Lanes b, Lanes c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Lanes add(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline float sum(Lanes a) { return _mm512_reduce_add_ps(a.v); }
+inline Lanes gather(const float* p, const std::int32_t* at) {
+  return {_mm512_i32gather_ps(_mm512_loadu_si512(at), p, 4)};
+}
+/// What of a lies beyond [-limit, limit].
+inline Lanes soften(Lanes a, Lanes limit) {
+  const __m512 inside = _mm512_min_ps(_mm512_max_ps(a.v, _mm512_sub_ps(_mm512_setzero_ps(), limit.v)), limit.v);
+  return {_mm512_sub_ps(a.v, inside)};
+}
 /// b where a > 0, else 0
 inline Lanes keep_positive(Lanes a, Lanes b) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_GT_OQ), b.v)};
@@ -61,6 +69,15 @@ inline float sum(Lanes a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline Lanes gather(const float* p, const std::int32_t* at) {
+  return {_mm256_setr_ps(p[at[0]], p[at[1]], p[at[2]], p[at[3]], p[at[4]], p[at[5]], p[at[6]], p[at[7]]),
+          _mm256_setr_ps(p[at[8]], p[at[9]], p[at[10]], p[at[11]], p[at[12]], p[at[13]], p[at[14]], p[at[15]])};
+}
+inline Lanes soften(Lanes a, Lanes limit) {
+  const __m256 low = _mm256_sub_ps(_mm256_setzero_ps(), limit.lo);
+  return {_mm256_sub_ps(a.lo, _mm256_min_ps(_mm256_max_ps(a.lo, low), limit.lo)),
+          _mm256_sub_ps(a.hi, _mm256_min_ps(_mm256_max_ps(a.hi, low), limit.lo))};
 }
 inline Lanes keep_positive(Lanes a, Lanes b) {
   const __m256 zero = _mm256_setzero_ps();
@@ -109,6 +126,20 @@ inline Lanes add(Lanes a, Lanes b) { return {{a.v[0] + b.v[0], a.v[1] + b.v[1], 
 inline float sum(Lanes a) {
   const Quad four = (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]);
   return (four[0] + four[1]) + (four[2] + four[3]);
+}
+inline Lanes gather(const float* p, const std::int32_t* at) {
+  Lanes r;
+  for (int i = 0; i < 16; ++i) r.v[i / 4][i % 4] = p[at[i]];
+  return r;
+}
+inline Lanes soften(const Lanes& a, const Lanes& limit) {
+  Lanes r;
+  for (int i = 0; i < 16; ++i) {
+    const float value = a.v[i / 4][i % 4];
+    const float most = limit.v[i / 4][i % 4];
+    r.v[i / 4][i % 4] = value > most ? value - most : value < -most ? value + most : 0;
+  }
+  return r;
 }
 inline Lanes keep_positive(const Lanes& a, const Lanes& b) {
   Lanes r;

@@ -12,6 +12,7 @@ from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, Para
 METHODS = {
     "centroid": "umpteen.methods.centroid:Centroid",
     "dismec": "umpteen.methods.dismec:DiSMEC",
+    "ppdsparse": "umpteen.methods.ppdsparse:PPDSparse",
 }
 
 

@@ -97,11 +97,13 @@ class OneVsRest(Method):
         return SizeBound(model_bytes, int(np.sort(weights)[-size * shards_in_work :].sum()))
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
-        labels: NDArray[np.int32] = task.plan
-        W, bias = self.train_labels(data, labels, resources)
+        return self.pack(data, task.plan, self.train_labels(data, task.plan, resources)).to_part()
+
+    def pack(self, data: TrainingData, labels: NDArray[np.int32], trained: LabelWeights) -> LinearShard:
+        """The weights of these labels as they are stored."""
         # A label nobody has was not trained, and must not be ranked by the accident of its score.
-        bias[np.diff(data.rows_of.indptr)[labels] == 0] = -np.inf
-        return LinearShard.from_weights(W, bias, labels, self.weight_type).to_part()
+        trained.bias[np.diff(data.rows_of.indptr)[labels] == 0] = -np.inf
+        return LinearShard.from_weights(trained.W, trained.bias, labels, self.weight_type)
 
     def add_labels(
         self,

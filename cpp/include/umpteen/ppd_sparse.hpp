@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "umpteen/csr.hpp"
+#include "umpteen/parallel.hpp"
+
+namespace umpteen {
+
+/// One-vs-rest with primal and dual sparsity, one problem per label:
+///
+///     min over (w, b)   lambda |w|_1 + tau/2 (|w|^2 + b^2) + sum_i loss(s_i (w.x_i + b * bias))
+///
+/// s_i = +1 for the label's rows and -1 for all others; the loss of a margin m is max(0, 1 - m) or half its square.
+/// Its dual is over one alpha_i >= 0 per row (<= 1 for the plain hinge):
+///
+///     min   tau/2 (|w|^2 + b^2) - sum_i alpha_i [+ 1/2 sum_i alpha_i^2 for the square]
+///     v = sum_i alpha_i s_i x_i,   w = soft(v, lambda) / tau,   b = bias / tau * sum_i alpha_i s_i
+///
+/// The sum of both objectives is the duality gap: 0 at the optimum, and never less than what is left to gain.
+struct PpdProblem {
+  CsrView X;
+  const std::int64_t* label_indptr;  // n_labels + 1
+  const std::int32_t* label_rows;    // the rows of each label, rising
+  const std::int32_t* label_ids;     // n_labels: what each label's random numbers are drawn from, with the seed
+  std::int64_t n_labels;
+  bool squared;
+  double lambda;
+  double tau;
+  double bias;     // the value of the constant feature; 0 for none
+  double eps;      // stop at a gap of eps * the primal objective
+  float prune;     // weights smaller than this are dropped
+  int max_rounds;  // searches for violators per label at most
+  int samples;     // features drawn from w for a search while that is sampled; 0 searches exactly
+  float cutoff;    // a sampled search reads no product w_j x_ij smaller than this
+  std::uint64_t seed;
+  // where to start from: the alphas of each label's rows, rising; null for none
+  const std::int64_t* start_indptr;
+  const std::int32_t* start_rows;
+  const float* start_alphas;
+  bool keep_alphas;
+};
+
+/// The weights that are left, and what it took to find them.
+struct PpdSolution {
+  std::vector<std::int32_t> features;
+  std::vector<float> weights;
+  float bias = 0;                  // what is added to every score: b * problem.bias
+  std::vector<std::int32_t> rows;  // with alpha > 0, rising; where asked for
+  std::vector<float> alphas;
+  double objective = 0;             // primal
+  double gap = 0;                   // and how far it is from the optimum at most
+  std::int64_t nnz = 0;             // weights before pruning
+  std::int64_t support = 0;         // rows with alpha > 0
+  std::int64_t active = 0;          // rows in the active set when it was largest
+  std::int64_t rounds = 0;          // searches for violators
+  std::int64_t epochs = 0;          // passes over the active set
+  std::int64_t visited = 0;         // rows visited in them
+  std::int64_t missed = 0;          // violators the sampled searches missed, found by the first exact one
+  std::int64_t column_entries = 0;  // entries of X read by searches down the columns
+  std::int64_t panel_passes = 0;    // searches done for a panel of labels together
+};
+
+/// Solves every label. A label's solution depends on itself and X only: not on the labels around it, nor on threads.
+std::vector<PpdSolution> solve_ppd(const PpdProblem& problem, int threads, Control& control);
+
+}  // namespace umpteen

@@ -1,0 +1,305 @@
+"""PPDSparse: one-vs-rest with few weights and few support rows, solved in the dual (Yen et al., KDD 2017).
+
+Each label is a problem of its own, with s_i = +1 for rows that have the label and -1 for all others:
+
+    min over (w, b)   λ |w|₁ + τ/2 (|w|² + b²) + Σ_i loss(s_i (w·x_i + b))                               (9)
+
+where the loss of a margin m is 1/2 max(0, 1 - m)² or max(0, 1 - m). The bias is one more constant feature, which the
+λ-term leaves alone. The dual has one α_i ≥ 0 per row:
+
+    min over α   τ/2 (|w|² + b²) - Σ_i α_i [+ 1/2 Σ_i α_i²]   with   w = soft(Σ_i α_i s_i x_i, λ) / τ     (10)
+
+and both w and α are mostly zero. So a label never needs to look closely at more than an active set of rows (Algorithm
+1; cpp/include/umpteen/ppd_sparse.hpp): coordinate descent on the set (Algorithm 2), then a search of all rows for
+those that violate their margin most, which goes down the columns of the few features w has. Where rows are long and
+w is not that sparse, labels search together instead, sharing one reading of X. The primal and the dual objective
+enclose the optimum; a label is done when they are close. With ``search="sampled"`` searches read only features drawn
+by |w_j| (Algorithm 3) and only large entries of their columns, until a last exact search.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, offsets
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.split import split_rows
+from umpteen.engines.base import Engine, Resources, Task
+from umpteen.errors import ParamError
+from umpteen.evaluation.metrics import evaluate
+from umpteen.memory import Estimate
+from umpteen.methods.base import TrainingData
+from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
+from umpteen.models.linear import LinearModel, LinearShard
+from umpteen.params import check_count, check_number
+from umpteen.threads import resolve_threads
+
+#: Labels that search together; kPanelLabels in the kernel.
+_PANEL = 32
+
+#: What "auto" chooses from, in the order of the way: each solution is the start of the next.
+_LAMBDAS = (1.0, 0.1, 0.01)
+_TAUS = (10.0, 1.0, 0.1)
+
+#: What the solver says of each label.
+_STATS = ("objective", "gap", "nnz", "support", "active", "rounds", "missed")
+
+
+class PPDSparse(OneVsRest):
+    """One-vs-rest elastic-net SVMs, solved in the dual on a small active set of rows.
+
+    Parameters
+    ----------
+    lambda_
+        Weight of the L1 term, which makes weights zero; or "auto": chosen from 1, 0.1 and 0.01 on held-out rows.
+    tau
+        Weight of the squared term; or "auto": chosen from 10, 1 and 0.1. Without λ and with the squared hinge,
+        τ = 1 / (2C) is DiSMEC's problem.
+    loss
+        "squared_hinge" or "hinge".
+    search
+        How rows that violate their margin are found: "exact", or "sampled", which reads parts of X until a last exact
+        search says how many it missed (`stats_`).
+    samples
+        For a sampled search: how many features are drawn from w. A w with fewer is searched with all of them.
+    cutoff
+        For a sampled search: products w_j x_ij smaller than this are not read.
+    prune
+        Weights smaller than this are dropped from the solution.
+    bias
+        The value of the constant feature; 0 for none.
+    eps
+        A label is done when its duality gap is at most this share of its objective.
+    max_rounds
+        Searches per label at most; three or four are usual.
+    normalize, tfidf
+        Scale rows to unit length; weight counts by inverse document frequency first.
+    weight_type
+        How weights are stored: "float16" or "float32".
+    labels_per_shard
+        Labels trained and stored together; by default chosen from the number of labels.
+    seed
+        Of the order in which rows are visited, of sampled features and of held-out rows.
+    threads, engine
+        How to compute; the model does not depend on them.
+
+    Attributes
+    ----------
+    chosen_ : tuple
+        The (λ, τ) trained with.
+    stats_ : dict of arrays, one entry per label
+        What the solver said of the labels trained in this process, -1 for others: `objective`, the primal, and `gap`,
+        how far it is from the optimum at most; `nnz`, weights before pruning; `support`, rows with α > 0; `active`,
+        rows in the largest active set; `rounds`, searches; `missed`, rows a sampled search overlooked though their
+        margin was violated by more than `eps`.
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
+    >>> model = umpteen.PPDSparse(lambda_=0.1).fit(train.X, train.Y)
+    >>> bool((model.stats_["gap"] <= model.eps * model.stats_["objective"]).all())
+    True
+    >>> model.model_.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.nnz / 2
+    True
+    """
+
+    name: ClassVar[str] = "ppdsparse"
+
+    def __init__(
+        self,
+        lambda_: float | str = 0.01,
+        tau: float | str = 1.0,
+        loss: str = "squared_hinge",
+        search: str = "exact",
+        samples: int = 200,
+        cutoff: float = 0.01,
+        prune: float = 0.01,
+        bias: float = 1.0,
+        eps: float = 0.01,
+        max_rounds: int = 100,
+        normalize: bool = True,
+        tfidf: bool = False,
+        weight_type: str = "float16",
+        labels_per_shard: int | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+    ) -> None:
+        self.lambda_ = lambda_
+        self.tau = tau
+        self.loss = loss
+        self.search = search
+        self.samples = samples
+        self.cutoff = cutoff
+        self.prune = prune
+        self.bias = bias
+        self.eps = eps
+        self.max_rounds = max_rounds
+        self.normalize = normalize
+        self.tfidf = tfidf
+        self.weight_type = weight_type
+        self.labels_per_shard = labels_per_shard
+        self.seed = seed
+        self.threads = threads
+        self.engine = engine
+
+    def validate(self) -> None:
+        super().validate()
+        for name, above in (("lambda_", False), ("tau", True)):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                if value != "auto":
+                    raise ParamError(f'{name} must be a number or "auto", but is {value!r}')
+            else:
+                check_number(name, value, 0, above=above)
+        for name, allowed in (("loss", ("squared_hinge", "hinge")), ("search", ("exact", "sampled"))):
+            if getattr(self, name) not in allowed:
+                raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
+        check_number("eps", self.eps, 0, above=True)
+        for name in ("prune", "bias", "cutoff"):
+            check_number(name, getattr(self, name), 0)
+        for name in ("max_rounds", "samples"):
+            check_count(name, getattr(self, name))
+        check_count("seed", self.seed, low=0)
+
+    def preprocessing(self) -> Preprocessing:
+        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
+
+    def plan(self, data: TrainingData) -> list[Task]:
+        self.stats_ = {
+            name: np.full(data.Y.shape[1], -1, np.float64 if name in ("objective", "gap") else np.int64)
+            for name in _STATS
+        }
+        self.chosen_ = self.choose(data)
+        return super().plan(data)
+
+    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
+        lambda_, tau = self.chosen_
+        solved = self.solve(data, labels, lambda_=lambda_, tau=tau, threads=resources.threads, token=resources.token)
+        for name, values in self.stats_.items():
+            values[labels] = solved[name]
+        return LabelWeights(sp.csr_matrix(solved["weights"], (len(labels), data.X.shape[1])), solved["bias"])
+
+    def solve(
+        self,
+        data: TrainingData,
+        labels: NDArray[np.int32],
+        *,
+        lambda_: float,
+        tau: float,
+        threads: int,
+        token: _native.CancelToken | None = None,
+        start: Any = None,
+        keep_alphas: bool = False,
+    ) -> dict[str, Any]:
+        """What the kernel says of these labels. `start` and the "alphas" it keeps are (data, indices, indptr) of a
+        CSR matrix, labels x rows."""
+        rows_of = data.rows_of[:, labels]
+        alphas, rows, indptr = start if start is not None else (None, None, None)
+        return _native.solve_ppd(
+            offsets(data.X),
+            data.X.indices,
+            data.X.data,
+            data.X.shape[1],
+            rows_of.indptr.astype(np.int64),
+            rows_of.indices.astype(np.int32),
+            labels.astype(np.int32),
+            squared=self.loss == "squared_hinge",
+            lambda_=lambda_,
+            tau=tau,
+            bias=data.bias,
+            eps=float(self.eps),
+            prune=float(self.prune),
+            max_rounds=int(self.max_rounds),
+            samples=int(self.samples) if self.search == "sampled" else 0,
+            cutoff=float(self.cutoff),
+            seed=int(self.seed),
+            start_indptr=indptr,
+            start_rows=rows,
+            start_alphas=alphas,
+            keep_alphas=keep_alphas,
+            threads=threads,
+            token=token,
+        )
+
+    # --- lambda_="auto", tau="auto" -----------------------------------------------------------------------------
+
+    def choose(self, data: TrainingData) -> tuple[float, float]:
+        """(λ, τ): those given, or of those tried the best on a fifth of the rows, held out."""
+        lambdas = _LAMBDAS if isinstance(self.lambda_, str) else (float(self.lambda_),)
+        taus = _TAUS if isinstance(self.tau, str) else (float(self.tau),)
+        n_rows = data.X.shape[0]
+        if len(lambdas) * len(taus) == 1 or n_rows < 5:
+            return lambdas[-1], taus[len(taus) // 2]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # fewer rows held out than asked for is all right here
+            heldout = split_rows(data.Y, n_rows // 5, seed=self.seed)
+        if not heldout.any():
+            return lambdas[-1], taus[len(taus) // 2]
+        kept = TrainingData(data.X[~heldout], data.Y[~heldout], data.bias)
+        X, Y = data.X[heldout], data.Y[heldout]
+        shards: dict[tuple[float, float], list[LinearShard]] = {}
+        for task in super().plan(kept):
+            for tau in taus:
+                self._walk(kept, task.plan, lambdas, tau, shards)
+        top_k = min(5, data.Y.shape[1])
+        best: tuple[float, tuple[float, float]] = (-1.0, (lambdas[-1], taus[-1]))
+        for setting, parts in shards.items():
+            labels, _ = LinearModel(parts, *data.X.shape[1:], data.Y.shape[1]).predict_topk(
+                X, top_k, threads=self.threads
+            )
+            metrics = evaluate(Y, labels, k=range(1, top_k + 1), deciles=False, threads=self.threads)
+            quality = sum(metrics[f"P@{k}"] for k in range(1, top_k + 1))
+            if quality > best[0]:  # the sparser of equals comes first
+                best = (quality, setting)
+        return best[1]
+
+    def _walk(
+        self,
+        data: TrainingData,
+        labels: NDArray[np.int32],
+        lambdas: tuple[float, ...],
+        tau: float,
+        shards: dict[tuple[float, float], list[LinearShard]],
+    ) -> None:
+        """Trains a shard for each λ in turn, each from the α of the one before."""
+        start = None
+        for lambda_ in lambdas:
+            solved = self.solve(
+                data, labels, lambda_=lambda_, tau=tau, threads=resolve_threads(self.threads), start=start,
+                keep_alphas=True,
+            )  # fmt: skip
+            start = solved["alphas"]
+            W = sp.csr_matrix(solved["weights"], (len(labels), data.X.shape[1]))
+            shard = self.pack(data, labels, LabelWeights(W, solved["bias"]))
+            shards.setdefault((lambda_, tau), []).append(shard)
+
+    def _header(self, shape: tuple[int, int], n_labels: int, steps: Preprocessing) -> dict[str, Any]:
+        """The manifest has the values that were chosen: a loaded model need not choose again."""
+        header = super()._header(shape, n_labels, steps)
+        header["params"]["lambda_"], header["params"]["tau"] = self.chosen_
+        return header
+
+    # --- memory -------------------------------------------------------------------------------------------------
+
+    def estimate(self, X: Csr, Y: Csr) -> Estimate:
+        (n_rows, n_features), n_labels = X.shape, Y.shape[1]
+        # Weights live on the features of the label's own rows and of its nearest negatives.
+        weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
+        size = self.shard_size(n_labels)
+        n_shards = -(-n_labels // size)
+        weight_bytes = 2 + (2 if self.weight_type == "float16" else 4)
+        model_bytes = int(weights.sum()) * weight_bytes + n_shards * (n_features + 1) * 8 + n_labels * 8
+        # A panel of weights, and for each label that waits its v, hits and active rows.
+        worker = _PANEL * (4 * n_features + 5 * n_features + 24 * n_rows) + 6 * n_rows
+        shard = int(np.sort(weights)[-size:].sum()) * 40
+        columns = X.nnz * 8 + n_features * 16 + n_rows * 4
+        peak = resolve_threads(self.threads) * worker + shard + columns + X.nnz * 8 + Y.nnz * 8 + n_rows * 8
+        return Estimate(peak + model_bytes, model_bytes)
