@@ -41,7 +41,8 @@ struct Shared {
   std::vector<std::int64_t> indptr;  // n_cols + 1
   std::vector<std::int32_t> rows;
   Floats values;
-  Floats squared;  // n_rows
+  std::vector<std::uint8_t> signs;  // n_cols: 1 if a column has positive values, 2 if negative ones, 3 if both
+  Floats squared;                   // n_rows
 };
 
 /// Rows rise within a column; where searches are sampled, sizes of values fall instead.
@@ -51,6 +52,7 @@ Shared prepare(const PpdProblem& problem, int threads, Control& control) {
   shared.indptr.assign(size(X.n_cols) + 1, 0);
   shared.rows.resize(size(X.indptr[X.n_rows]));
   shared.values.resize(shared.rows.size());
+  shared.signs.assign(size(X.n_cols), 0);
   shared.squared.resize(size(X.n_rows));
   for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) ++shared.indptr[size(X.indices[i]) + 1];
   std::partial_sum(shared.indptr.begin(), shared.indptr.end(), shared.indptr.begin());
@@ -61,6 +63,7 @@ Shared prepare(const PpdProblem& problem, int threads, Control& control) {
       const std::int64_t at = ends[size(X.indices[i])]++;
       shared.rows[size(at)] = static_cast<std::int32_t>(row);
       shared.values[size(at)] = X.data[i];
+      shared.signs[size(X.indices[i])] |= X.data[i] > 0 ? 1 : 2;
       squared += double{X.data[i]} * X.data[i];
     }
     shared.squared[size(row)] = static_cast<float>(squared);
@@ -108,12 +111,14 @@ struct LabelState {
   std::vector<std::int32_t> touched;  // features that v may differ from 0 at, unless all are meant
   std::vector<std::uint8_t> is_touched;  // by feature
   std::vector<Active> active;
-  double tolerance = 0;                 // the gap on the active set at which descent may stop
-  double last_gap = 0;                  // at the search before
-  int stalls = 0;                       // searches that found the gap hardly smaller
-  std::vector<Hit> hits;                // what the search found
-  std::int64_t n_unreached = 0;         // rows that have no feature of w: their score is that of an empty row
-  std::vector<std::int32_t> unreached;  // some of them
+  double tolerance = 0;          // the gap on the active set at which descent may stop
+  double last_gap = 0;           // at the search before
+  int stalls = 0;                // searches that found the gap hardly smaller
+  std::vector<Hit> hits;         // what the search found
+  std::int64_t n_unreached = 0;  // rows in no column that was read: their score is that of an empty row, or less
+  std::vector<std::int32_t> unreached;  // violators among them
+  double unreached_loss = 0;            // what they cost, from a few of them
+  double unreached_bound = 0;           // and at most
 };
 
 /// Solves labels. Each alternates between descent on its active set and a search of all rows for violators. A search
@@ -235,9 +240,12 @@ class Solver {
         descend(state, *job.solution);
       control_.check_in(worker_);
       collect_features(state);
-      if (state.phase != Phase::kSampled && panel_is_cheaper()) {
-        waiting_.push_back(job);
-        return;
+      if (state.phase != Phase::kSampled) {
+        split_features(state);
+        if (panel_is_cheaper()) {
+          waiting_.push_back(job);
+          return;
+        }
       }
       search_columns(state, *job.solution);
       if (absorb(state, *job.solution)) {
@@ -336,19 +344,30 @@ class Solver {
 
   // --- search -------------------------------------------------------------------------------------------------
 
-  /// The features of w, and what it takes to read their columns.
+  /// The features of w.
   void collect_features(const LabelState& state) {
     features_.clear();
-    column_entries_ = 0;
     const auto look = [&](std::int32_t f) {
-      if (weight(state, size(f)) == 0) return;
-      features_.push_back(f);
-      column_entries_ += shared_.indptr[size(f) + 1] - shared_.indptr[size(f)];
+      if (weight(state, size(f)) != 0) features_.push_back(f);
     };
     if (list_features_)
       for (const std::int32_t f : state.touched) look(f);
     else
       for (std::int32_t f = 0; f < X_.n_cols; ++f) look(f);
+  }
+
+  /// Splits them: columns where some score rises, and those that can only make a row less of a violator.
+  void split_features(const LabelState& state) {
+    column_entries_ = 0;
+    lowering_.clear();
+    std::erase_if(features_, [&](std::int32_t f) {
+      const bool raises = (shared_.signs[size(f)] & (weight(state, size(f)) > 0 ? 1 : 2)) != 0;
+      if (raises)
+        column_entries_ += shared_.indptr[size(f) + 1] - shared_.indptr[size(f)];
+      else
+        lowering_.push_back(f);
+      return !raises;
+    });
   }
 
   /// By count, never by clock: an entry read for one label costs as much as this many read for a whole panel's.
@@ -365,39 +384,41 @@ class Solver {
     return static_cast<float>(0.3 * squared);
   }
 
+  /// Most rows without a feature that raises scores need no look: at a bias below -1 they violate nothing. Above it
+  /// each is taken for an empty row where that costs little; else some are looked at, and where those say that the
+  /// end may be near, the other columns are read too.
   void search_columns(LabelState& state, PpdSolution& solution) {
     state.hits.clear();
-    const bool sampled = state.phase == Phase::kSampled && static_cast<int>(features_.size()) > problem_.samples;
-    if (sampled) sample_features(state);
+    state.unreached.clear();
+    state.unreached_loss = state.unreached_bound = 0;
     reached_.clear();
-    for (std::size_t k = 0; k < features_.size(); ++k) {
-      const std::size_t f = size(features_[k]);
-      const float w = sampled ? sampled_weights_[k] : weight(state, f);
-      const float least = state.phase == Phase::kSampled ? problem_.cutoff / std::abs(w) : 0.0F;
-      for (std::int64_t i = shared_.indptr[f]; i < shared_.indptr[f + 1]; ++i) {
-        const float x = shared_.values[size(i)];
-        if (std::abs(x) < least) break;
-        const std::int32_t row = shared_.rows[size(i)];
-        ++solution.column_entries;
-        if (!is_reached_[size(row)]) {
-          is_reached_[size(row)] = 1;
-          reached_.push_back(row);
-        }
-        scores_[size(row)] += w * x;
-      }
-      if (k % 64 == 0) control_.check_in(worker_);
-    }
     const float above = hit_above(state);
     const float b = offset(state);
+    const bool exact = state.phase == Phase::kExact;
+    const bool sampled = state.phase == Phase::kSampled && static_cast<int>(features_.size()) > problem_.samples;
+    if (sampled) sample_features(state);
+    for (std::size_t k = 0; k < features_.size(); ++k)
+      read_column(state, features_[k], sampled ? sampled_weights_[k] : weight(state, size(features_[k])), solution);
+    bool complete = !exact;
+    if (exact && b > above) {
+      double alphas = 0;
+      for (const Active& a : state.active) alphas += a.alpha;
+      const double enough = problem_.eps * alphas;  // of the order of what the gap may be
+      const bool count_all = problem_.samples > 0 && std::isinf(state.last_gap);
+      judge_unreached(state, b);
+      if (count_all || (state.unreached_bound > 0.1 * enough && state.unreached_loss <= 2 * enough)) {
+        for (const std::int32_t f : lowering_) read_column(state, f, weight(state, size(f)), solution);
+        complete = true;
+      }
+    }
     for (const std::int32_t row : reached_) {
-      const float s = scores_[size(row)] + b;
+      float s = scores_[size(row)] + b;
+      if (s > above && !complete) s = score(state, row);
       if (s > above) state.hits.push_back({row, s});
     }
-    state.n_unreached = X_.n_rows - static_cast<std::int64_t>(reached_.size());
-    state.unreached.clear();
-    if (state.phase != Phase::kNearest) {
-      for (const Active& a : state.active) state.n_unreached -= is_reached_[size(a.row)] ? 0 : 1;
-      if (state.n_unreached > 0 && b > above) pick_unreached(state);
+    if (complete && state.phase != Phase::kNearest && b > above) {
+      judge_unreached(state, b);
+      state.unreached_loss = state.unreached_bound;
     }
     for (const std::int32_t row : reached_) {
       is_reached_[size(row)] = 0;
@@ -405,17 +426,54 @@ class Solver {
     }
   }
 
-  /// Some of the rows that all have the score of an empty row, spread over X.
+  void read_column(const LabelState& state, std::int32_t feature, float w, PpdSolution& solution) {
+    const std::size_t f = size(feature);
+    const float least = state.phase == Phase::kSampled ? problem_.cutoff / std::abs(w) : 0.0F;
+    std::int64_t i = shared_.indptr[f];
+    for (; i < shared_.indptr[f + 1]; ++i) {
+      const float x = shared_.values[size(i)];
+      if (std::abs(x) < least) break;
+      const std::int32_t row = shared_.rows[size(i)];
+      if (!is_reached_[size(row)]) {
+        is_reached_[size(row)] = 1;
+        reached_.push_back(row);
+      }
+      scores_[size(row)] += w * x;
+    }
+    solution.column_entries += i - shared_.indptr[f];
+    control_.check_in(worker_);
+  }
+
+  /// What rows no column has reached may cost, by their number and by looking at some; those are kept as violators.
+  void judge_unreached(LabelState& state, float b) {
+    state.n_unreached = X_.n_rows - static_cast<std::int64_t>(reached_.size());
+    for (const Active& a : state.active) state.n_unreached -= is_reached_[size(a.row)] ? 0 : 1;
+    state.unreached.clear();
+    state.unreached_loss = 0;
+    state.unreached_bound = static_cast<double>(state.n_unreached) * loss(1 + double{b});
+    if (state.n_unreached == 0) return;
+    pick_unreached(state);
+    const auto n = static_cast<double>(state.unreached.size());
+    double sum = 0;
+    std::erase_if(state.unreached, [&](std::int32_t row) {
+      const double violation = 1 + double{score(state, row)};
+      sum += loss(violation);
+      return violation <= 0;
+    });
+    state.unreached_loss = sum / n * static_cast<double>(state.n_unreached);
+  }
+
+  /// Some of the rows that no column raised, spread over X.
   void pick_unreached(LabelState& state) {
     for (const Active& a : state.active) is_marked_[size(a.row)] = 1;
     const auto most = 100 + static_cast<std::int64_t>(state.active.size());
-    const std::int64_t step = std::max<std::int64_t>(state.n_unreached / most, 1);
-    auto skip = static_cast<std::int64_t>(state.random.below(size(step)));
-    for (std::int64_t row = 0; row < X_.n_rows; ++row) {
-      if (is_reached_[size(row)] || is_marked_[size(row)] || skip-- > 0) continue;
-      state.unreached.push_back(static_cast<std::int32_t>(row));
-      skip = step - 1;
-    }
+    const auto pick = [&](std::int64_t step) {
+      for (auto row = static_cast<std::int64_t>(state.random.below(size(step))); row < X_.n_rows; row += step)
+        if (!is_reached_[size(row)] && !is_marked_[size(row)])
+          state.unreached.push_back(static_cast<std::int32_t>(row));
+    };
+    pick(std::max<std::int64_t>(X_.n_rows / most, 1));
+    if (state.unreached.empty()) pick(1);
     for (const Active& a : state.active) is_marked_[size(a.row)] = 0;
   }
 
@@ -450,8 +508,8 @@ class Solver {
     for (std::size_t lane = 0; lane < jobs.size(); ++lane) {
       LabelState& state = *jobs[lane].state;
       state.hits.clear();
-      state.n_unreached = 0;
       state.unreached.clear();
+      state.unreached_loss = state.unreached_bound = 0;
       collect_features(state);
       for (const std::int32_t f : features_) panel_[size(f) * kPanelLabels + lane] = weight(state, size(f));
       above[lane] = hit_above(state) - offset(state);
@@ -529,7 +587,7 @@ class Solver {
 
   bool absorb_exact(LabelState& state, PpdSolution& solution) {
     const float b = offset(state);
-    double outside = static_cast<double>(state.n_unreached) * loss(1 + double{b});
+    double outside = state.unreached_bound;
     for (const Hit& hit : state.hits) outside += loss(1 + double{hit.score});
     double inside = 0;
     double primal = outside;
@@ -551,18 +609,19 @@ class Solver {
     solution.gap = inside + outside;
     if (problem_.samples > 0 && std::isinf(state.last_gap)) {
       const auto counts = [&](double s) { return 1 + s > problem_.eps; };
-      solution.missed = counts(b) ? state.n_unreached : 0;
+      solution.missed = state.unreached_bound > 0 && counts(b) ? state.n_unreached : 0;
       for (const Hit& hit : state.hits) solution.missed += counts(hit.score) ? 1 : 0;
     }
     const double enough = problem_.eps * primal;
     // Descent is told to go further where it did not get far; that has an end, and so has float32.
-    if (solution.gap > 0.5 * state.last_gap) ++state.stalls;
+    const double likely = inside + outside - state.unreached_bound + state.unreached_loss;
+    if (likely > 0.5 * state.last_gap) ++state.stalls;
     if (solution.gap <= enough || solution.rounds >= problem_.max_rounds || state.stalls > kMostStalls) {
       finish(state, solution);
       return true;
     }
-    state.last_gap = solution.gap;
-    state.tolerance = std::max(0.3 * enough, 0.02 * outside) * std::pow(0.25, state.stalls);
+    state.last_gap = likely;
+    state.tolerance = std::max(0.3 * enough, 0.02 * (likely - inside)) * std::pow(0.25, state.stalls);
     std::erase_if(state.active, [](const Active& a) { return a.sign < 0 && a.alpha == 0; });
     grow(state, solution);
     return false;
@@ -617,7 +676,7 @@ class Solver {
   std::vector<Job> waiting_;
 
   // scratch of the label or the panel at hand
-  std::vector<std::int32_t> order_, features_, reached_, found_, drawn_;
+  std::vector<std::int32_t> order_, features_, lowering_, reached_, found_, drawn_;
   std::int64_t column_entries_ = 0;
   std::vector<std::uint8_t> is_marked_, is_reached_;  // by row
   Floats scores_;                                     // by row

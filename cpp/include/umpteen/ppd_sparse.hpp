@@ -49,8 +49,8 @@ struct PpdSolution {
   float bias = 0;                  // what is added to every score: b * problem.bias
   std::vector<std::int32_t> rows;  // with alpha > 0, rising; where asked for
   std::vector<float> alphas;
-  double objective = 0;             // primal
-  double gap = 0;                   // and how far it is from the optimum at most
+  double objective = 0;             // primal, at most
+  double gap = 0;                   // and how far it is from the optimum, at most
   std::int64_t nnz = 0;             // weights before pruning
   std::int64_t support = 0;         // rows with alpha > 0
   std::int64_t active = 0;          // rows in the active set when it was largest
