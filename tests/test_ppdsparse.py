@@ -331,7 +331,7 @@ def test_auto_chooses_on_held_out_rows(bibtex, tmp_path):
 def test_auto_for_both_and_on_hardly_any_rows(tiny):
     model = umpteen.PPDSparse(lambda_="auto", tau="auto", labels_per_shard=16).fit(tiny.X, tiny.Y)
     assert model.chosen_[0] in (1.0, 0.1, 0.01)
-    assert model.chosen_[1] in (10.0, 1.0, 0.1)
+    assert model.chosen_[1] in (10.0, 1.0, 0.5, 0.1)
     for n in (1, 2, 7):
         umpteen.PPDSparse(lambda_="auto", tau="auto").fit(np.eye(n), np.eye(n))
 
@@ -360,5 +360,14 @@ def precision(model, test):
 
 def test_accuracy_on_bibtex(bibtex):
     train, test = bibtex
-    found = precision(umpteen.PPDSparse().fit(train.X, train.Y), test)
-    assert np.all(np.array(found) >= [63.7, 38.9, 28.0]), found
+    found = precision(umpteen.PPDSparse(lambda_=0.1, tau=1.0).fit(train.X, train.Y), test)
+    assert np.all(np.array(found) >= [64.4, 40.0, 29.0]), found
+    found = precision(umpteen.PPDSparse(lambda_=0.1, loss="hinge").fit(train.X, train.Y), test)
+    assert np.all(np.array(found) >= [63.7, 37.6, 27.1]), found
+
+
+def test_accuracy_on_eurlex(eurlex, tmp_path):
+    train, test = eurlex
+    found = precision(umpteen.PPDSparse().fit(train.X, train.Y, tmp_path / "m"), test)
+    # 83.83 / 70.67 / 59.13 with AVX-512; the order in which other instruction sets sum moves the second decimal
+    assert np.all(np.array(found) >= [83.6, 70.5, 59.0]), found

@@ -45,7 +45,7 @@ _PANEL = 32
 
 #: What "auto" chooses from, in the order of the way: each solution is the start of the next.
 _LAMBDAS = (1.0, 0.1, 0.01)
-_TAUS = (10.0, 1.0, 0.1)
+_TAUS = (10.0, 1.0, 0.5, 0.1)
 
 #: What the solver says of each label.
 _STATS = ("objective", "gap", "nnz", "support", "active", "rounds", "missed")
@@ -59,8 +59,8 @@ class PPDSparse(OneVsRest):
     lambda_
         Weight of the L1 term, which makes weights zero; or "auto": chosen from 1, 0.1 and 0.01 on held-out rows.
     tau
-        Weight of the squared term; or "auto": chosen from 10, 1 and 0.1. Without λ and with the squared hinge,
-        τ = 1 / (2C) is DiSMEC's problem.
+        Weight of the squared term; or "auto": chosen from 10, 1, 0.5 and 0.1. The defaults are λ = 0.01 and C = 1 as
+        LIBLINEAR writes C, without the 1/2 in the loss: C = 1 / (2τ), and without λ it is DiSMEC's problem.
     loss
         "squared_hinge" or "hinge".
     search
@@ -114,15 +114,15 @@ class PPDSparse(OneVsRest):
 
     def __init__(
         self,
-        lambda_: float | str = 0.01,
-        tau: float | str = 1.0,
+        lambda_: float | str = 0.005,
+        tau: float | str = 0.5,
         loss: str = "squared_hinge",
         search: str = "exact",
         samples: int = 200,
         cutoff: float = 0.01,
         prune: float = 0.01,
         bias: float = 1.0,
-        eps: float = 0.01,
+        eps: float = 0.001,
         max_rounds: int = 100,
         normalize: bool = True,
         tfidf: bool = False,
@@ -237,12 +237,12 @@ class PPDSparse(OneVsRest):
         taus = _TAUS if isinstance(self.tau, str) else (float(self.tau),)
         n_rows = data.X.shape[0]
         if len(lambdas) * len(taus) == 1 or n_rows < 5:
-            return lambdas[-1], taus[len(taus) // 2]
+            return lambdas[-1], taus[-2:][0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # fewer rows held out than asked for is all right here
             heldout = split_rows(data.Y, n_rows // 5, seed=self.seed)
         if not heldout.any():
-            return lambdas[-1], taus[len(taus) // 2]
+            return lambdas[-1], taus[-2:][0]
         kept = TrainingData(data.X[~heldout], data.Y[~heldout], data.bias)
         X, Y = data.X[heldout], data.Y[heldout]
         shards: dict[tuple[float, float], list[LinearShard]] = {}
