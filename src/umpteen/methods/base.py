@@ -161,10 +161,11 @@ class Method(abc.ABC):
         steps = self.preprocessing().fit(X)
         data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
         shared = _shared_parts(steps, count_labels(Y, "Y").counts, label_names)
+        tasks = self.plan(data)  # before the header: it may settle parameters
         header = self._header(X.shape, Y.shape[1], steps)
         if model_dir is not None:
             header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y)}
-        self._train(data, self.plan(data), {}, header, shared, model_dir, resume, progress)
+        self._train(data, tasks, {}, header, shared, model_dir, resume, progress)
         return self
 
     def _check_training(self, X: Csr, Y: Csr, n_labels: int, names: Sequence[str] | None) -> None:

@@ -172,13 +172,16 @@ class PPDSparse(OneVsRest):
     def preprocessing(self) -> Preprocessing:
         return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
 
-    def plan(self, data: TrainingData) -> list[Task]:
+    def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
         self.stats_ = {
             name: np.full(data.Y.shape[1], -1, np.float64 if name in ("objective", "gap") else np.int64)
             for name in _STATS
         }
-        self.chosen_ = self.choose(data)
-        return super().plan(data)
+        if first_label == 0 or not hasattr(
+            self, "chosen_"
+        ):  # labels are added with what the others were trained with
+            self.chosen_ = self.choose(data)
+        return super().plan(data, first_label, first_shard)
 
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         lambda_, tau = self.chosen_
@@ -281,25 +284,23 @@ class PPDSparse(OneVsRest):
             shard = self.pack(data, labels, LabelWeights(W, solved["bias"]))
             shards.setdefault((lambda_, tau), []).append(shard)
 
-    def _header(self, shape: tuple[int, int], n_labels: int, steps: Preprocessing) -> dict[str, Any]:
-        """The manifest has the values that were chosen: a loaded model need not choose again."""
-        header = super()._header(shape, n_labels, steps)
-        header["params"]["lambda_"], header["params"]["tau"] = self.chosen_
-        return header
+    def _plain_params(self) -> dict[str, Any]:
+        """With the values that were chosen: a loaded model need not choose again."""
+        params = super()._plain_params()
+        for name, chosen in zip(("lambda_", "tau"), getattr(self, "chosen_", ()), strict=False):
+            if params[name] == "auto":
+                params[name] = chosen
+        return params
 
     # --- memory -------------------------------------------------------------------------------------------------
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        (n_rows, n_features), n_labels = X.shape, Y.shape[1]
+        n_rows, n_features = X.shape
         # Weights live on the features of the label's own rows and of its nearest negatives.
         weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
-        size = self.shard_size(n_labels)
-        n_shards = -(-n_labels // size)
-        weight_bytes = 2 + (2 if self.weight_type == "float16" else 4)
-        model_bytes = int(weights.sum()) * weight_bytes + n_shards * (n_features + 1) * 8 + n_labels * 8
-        # A panel of weights, and for each label that waits its v, hits and active rows.
-        worker = _PANEL * (4 * n_features + 5 * n_features + 24 * n_rows) + 6 * n_rows
-        shard = int(np.sort(weights)[-size:].sum()) * 40
+        bound = self.bound_size(weights, n_features)
+        # A panel of weights; for each label that waits its v, hits and active rows.
+        worker = _PANEL * (9 * n_features + 24 * n_rows) + 6 * n_rows
         columns = X.nnz * 8 + n_features * 16 + n_rows * 4
-        peak = resolve_threads(self.threads) * worker + shard + columns + X.nnz * 8 + Y.nnz * 8 + n_rows * 8
-        return Estimate(peak + model_bytes, model_bytes)
+        peak = resolve_threads(self.threads) * worker + bound.in_work * 40 + columns + X.nnz * 8 + Y.nnz * 8
+        return Estimate(peak + n_rows * 8 + bound.model_bytes, bound.model_bytes)
