@@ -123,17 +123,14 @@ def test_without_lambda_it_is_dismecs_problem(bibtex, C):
     train, _ = bibtex
     X, Y = unit(train.X), train.Y.toarray() > 0
     W, b, _, _ = solve(X, train.Y, lambda_=0.0, tau=1 / (2 * C), eps=1e-5)
-    columns = train.Y.tocsc()
-    other = _native.solve_svms(
-        offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64), columns.indices.astype(np.int32),
-        np.ones(159, np.float32), C=C, bias=1.0, eps=1e-4, prune=0.0, max_rounds=200, threads=2,
-    )  # fmt: skip
-    dismec = sp.csr_matrix((other["data"], other["indices"], other["indptr"]), W.shape).toarray()
+    other = umpteen.DiSMEC(C=C, prune=0, eps=1e-4, weight_type="float32").fit(train.X, train.Y)
+    dismec, dismec_b = other.model_.to_weights()
+    dismec = dismec.toarray().astype(np.float64)
     np.testing.assert_allclose(W, dismec, atol=0.02)
-    np.testing.assert_allclose(b, other["bias"], atol=0.02)
+    np.testing.assert_allclose(b, dismec_b, atol=0.02)
     for label in range(0, 159, 10):
         ours = svm_objective(X, Y[:, label], W[label], b[label], C, 1.0)
-        theirs = svm_objective(X, Y[:, label], dismec[label].astype(float), float(other["bias"][label]), C, 1.0)
+        theirs = svm_objective(X, Y[:, label], dismec[label], float(dismec_b[label]), C, 1.0)
         assert ours == pytest.approx(theirs, rel=1e-4)
 
 
