@@ -142,8 +142,8 @@ def measure(X, Y, labels, **params) -> dict[str, float]:
     started = time.perf_counter()
     out = _native.solve_ppd(
         offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64), columns.indices.astype(np.int32),
-        labels.astype(np.int32), True, model.lambda_, model.tau, 1.0, model.eps, model.prune, model.max_rounds, 0,
-        0.0, 0, threads=2,
+        labels.astype(np.int32), np.ones(len(labels), np.float32), True, model.lambda_, model.tau, 1.0, model.eps,
+        model.prune, model.max_rounds, 0, 0.0, 0, threads=2,
     )  # fmt: skip
     seconds = time.perf_counter() - started
     mean = {name: float(out[name].mean()) for name in ("active", "support", "nnz", "column_entries")}

@@ -108,7 +108,7 @@ def test_the_rows_may_be_others(cls, tiny):
     weighted = sp.csr_matrix(tiny.X.multiply(model.preprocessing_.idf))[rows]
     alone = cls().fit(weighted, tiny.Y[rows, N_OLD:])
     np.testing.assert_allclose(
-        model.model_.to_weights()[0][N_OLD:].toarray(), alone.model_.to_weights()[0].toarray(), rtol=0.01, atol=0.01
+        model.model_.to_weights()[0][N_OLD:].toarray(), alone.model_.to_weights()[0].toarray(), rtol=0.01, atol=0.03
     )
 
 

@@ -153,9 +153,43 @@ def test_l1_and_l2_objectives_fall_with_every_round(bibtex, l1):
         before = out["objective"]
 
 
-def test_penalty_is_checked():
-    with pytest.raises(ParamError, match="penalty must be l1 or l2, but is 'L1'"):
-        umpteen.DiSMEC(penalty="L1").validate()
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"penalty": "L1"}, "penalty must be one of l2, l1, but is 'L1'"),
+        ({"solver": "primal"}, "solver must be one of auto, newton, dual, but is 'primal'"),
+        ({"solver": "dual", "penalty": "l1"}, "solver 'dual' needs penalty 'l2'"),
+    ],
+)
+def test_penalty_and_solver_are_checked(params, message):
+    with pytest.raises(ParamError, match=message):
+        umpteen.DiSMEC(**params).validate()
+
+
+@pytest.mark.parametrize("params", [{}, {"C": 5.0, "bias": 2.0}, {"positive_weight": 3.5}, {"propensity": True}])
+def test_the_dual_solver_ends_where_newtons_does(simd, bibtex, params):
+    """Both to 0.1 % of the objective, computed here; and the dual as close as its own gap says."""
+    train, _ = bibtex
+    X, Y = unit(train.X), train.Y.toarray() > 0
+    sums = {}
+    for solver, eps in (("newton", 1e-4), ("dual", 1e-2)):
+        model = umpteen.DiSMEC(solver=solver, eps=eps, prune=0, weight_type="float32", **params)
+        W, b = model.fit(train.X, train.Y[:, :32]).model_.to_weights()
+        costs = model.positive_costs(train.label_counts(), train.n_rows)
+        sums[solver] = [
+            svm_objective(X, Y[:, i], W[i].toarray().ravel(), b[i] / model.bias, model.C, model.bias, costs[i])
+            for i in range(32)
+        ]
+    assert np.all(np.array(sums["dual"]) <= 1.001 * np.array(sums["newton"]))
+    assert sums["dual"] != sums["newton"]
+
+
+def test_dense_rows_are_left_to_newton(tiny):
+    dense = as_csr(np.ones((10, 8)), "X")
+    assert umpteen.DiSMEC().uses_dual(tiny.X)
+    assert not umpteen.DiSMEC().uses_dual(dense)
+    assert not umpteen.DiSMEC(penalty="l1").uses_dual(tiny.X)
+    assert umpteen.DiSMEC(solver="dual").uses_dual(dense)
 
 
 @pytest.mark.parametrize("cost", [1.0, 3.0])

@@ -26,8 +26,8 @@ def solve(X, Y, *, lambda_=0.01, tau=1.0, bias=1.0, eps=1e-3, prune=0.0, squared
     starts = {} if start is None else dict(zip(("start_alphas", "start_rows", "start_indptr"), start, strict=True))
     out = _native.solve_ppd(
         offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64), columns.indices.astype(np.int32),
-        ids, squared, lambda_, tau, bias, eps, prune, max_rounds, samples, cutoff, seed, keep_alphas=True,
-        threads=threads, **starts,
+        ids, np.ones(n_labels, np.float32), squared, lambda_, tau, bias, eps, prune, max_rounds, samples, cutoff,
+        seed, keep_alphas=True, threads=threads, **starts,
     )  # fmt: skip
     W = sp.csr_matrix(out["weights"], (n_labels, X.shape[1])).toarray().astype(np.float64)
     alpha = sp.csr_matrix(out["alphas"], (n_labels, X.shape[0])).toarray().astype(np.float64)

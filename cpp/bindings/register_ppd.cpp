@@ -39,23 +39,39 @@ nb::tuple collect_rows(std::vector<PpdSolution>& solutions, std::vector<std::int
                         to_numpy(std::move(indptr), n + 1));
 }
 
-nb::dict solve_ppd_binding(const Vector<std::int64_t>& X_indptr, const Vector<std::int32_t>& X_indices,
-                           const Vector<float>& X_data, std::int64_t n_features,
-                           const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
-                           const Vector<std::int32_t>& label_ids, bool squared, double lambda, double tau,
-                           double bias, double eps, float prune, int max_rounds, int samples, float cutoff,
-                           std::uint64_t seed, const std::optional<Vector<std::int64_t>>& start_indptr,
-                           const std::optional<Vector<std::int32_t>>& start_rows,
-                           const std::optional<Vector<float>>& start_alphas, bool keep_alphas, int threads,
-                           const CancelToken* token) {
+nb::dict solve_ppd_binding(
+    const Vector<std::int64_t>& X_indptr, const Vector<std::int32_t>& X_indices, const Vector<float>& X_data,
+    std::int64_t n_features, const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
+    const Vector<std::int32_t>& label_ids, const Vector<float>& positive_cost, bool squared, double lambda,
+    double tau, double bias, double eps, float prune, int max_rounds, int samples, float cutoff, std::uint64_t seed,
+    const std::optional<Vector<std::int64_t>>& start_indptr, const std::optional<Vector<std::int32_t>>& start_rows,
+    const std::optional<Vector<float>>& start_alphas, bool keep_alphas, int threads, const CancelToken* token) {
   const CsrView X = view_csr(X_indptr, X_indices, X_data, n_features);
   const CsrView labels = view_csr(label_indptr, label_rows, nullptr, X.n_rows);
   if (static_cast<std::int64_t>(label_ids.size()) != labels.n_rows)
     throw std::invalid_argument("there must be one id per label");
-  PpdProblem problem{
-      X,       labels.indptr, labels.indices, label_ids.data(), labels.n_rows, squared, lambda, tau,
-      bias,    eps,           prune,          max_rounds,       samples,       cutoff,  seed,   nullptr,
-      nullptr, nullptr,       keep_alphas};
+  if (static_cast<std::int64_t>(positive_cost.size()) != labels.n_rows)
+    throw std::invalid_argument("there must be one positive_cost per label");
+  PpdProblem problem{X,
+                     labels.indptr,
+                     labels.indices,
+                     label_ids.data(),
+                     positive_cost.data(),
+                     labels.n_rows,
+                     squared,
+                     lambda,
+                     tau,
+                     bias,
+                     eps,
+                     prune,
+                     max_rounds,
+                     samples,
+                     cutoff,
+                     seed,
+                     nullptr,
+                     nullptr,
+                     nullptr,
+                     keep_alphas};
   if (start_indptr && start_rows && start_alphas) {
     const CsrView start = view_csr(*start_indptr, *start_rows, *start_alphas, X.n_rows);
     if (start.n_rows != labels.n_rows) throw std::invalid_argument("there must be one start per label");
@@ -92,11 +108,12 @@ nb::dict solve_ppd_binding(const Vector<std::int64_t>& X_indptr, const Vector<st
 void register_ppd(nb::module_& m) {
   m.def("solve_ppd", &solve_ppd_binding, nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(),
         nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("label_indptr").noconvert(),
-        nb::arg("label_rows").noconvert(), nb::arg("label_ids").noconvert(), nb::arg("squared"), nb::arg("lambda_"),
-        nb::arg("tau"), nb::arg("bias"), nb::arg("eps"), nb::arg("prune"), nb::arg("max_rounds"), nb::arg("samples"),
-        nb::arg("cutoff"), nb::arg("seed"), nb::arg("start_indptr").noconvert() = nb::none(),
-        nb::arg("start_rows").noconvert() = nb::none(), nb::arg("start_alphas").noconvert() = nb::none(),
-        nb::arg("keep_alphas") = false, nb::arg("threads") = 1, nb::arg("token") = nb::none(),
+        nb::arg("label_rows").noconvert(), nb::arg("label_ids").noconvert(), nb::arg("positive_cost").noconvert(),
+        nb::arg("squared"), nb::arg("lambda_"), nb::arg("tau"), nb::arg("bias"), nb::arg("eps"), nb::arg("prune"),
+        nb::arg("max_rounds"), nb::arg("samples"), nb::arg("cutoff"), nb::arg("seed"),
+        nb::arg("start_indptr").noconvert() = nb::none(), nb::arg("start_rows").noconvert() = nb::none(),
+        nb::arg("start_alphas").noconvert() = nb::none(), nb::arg("keep_alphas") = false, nb::arg("threads") = 1,
+        nb::arg("token") = nb::none(),
         "One elastic-net SVM per label, in the dual: weights as the parts of a CSR matrix, and what it took.");
 }
 

@@ -87,6 +87,7 @@ struct Active {
   std::int32_t row;
   float sign;
   float alpha;
+  float cost;
   float curvature;  // an upper bound of the dual's second derivative along alpha
 };
 
@@ -200,7 +201,8 @@ class Solver {
     state.tolerance = 0;
     state.last_gap = std::numeric_limits<double>::infinity();
     state.stalls = 0;
-    for (std::int64_t r = 0; r < state.n_positive; ++r) activate(state, state.positives[r], 1);
+    for (std::int64_t r = 0; r < state.n_positive; ++r)
+      activate(state, state.positives[r], 1, problem_.positive_cost[label]);
     if (problem_.start_indptr == nullptr) return;
     const std::int64_t first = problem_.start_indptr[label];
     const std::int64_t last = problem_.start_indptr[label + 1];
@@ -214,14 +216,15 @@ class Solver {
       if (!positive) activate(state, row, -1);
       Active& a = positive ? state.active[size(r)] : state.active.back();
       a.alpha = std::max(problem_.start_alphas[i], 0.0F);
-      if (!problem_.squared) a.alpha = std::min(a.alpha, 1.0F);
+      if (!problem_.squared) a.alpha = std::min(a.alpha, a.cost);
       move(state, a, a.alpha);
     }
   }
 
-  void activate(LabelState& state, std::int32_t row, float sign) {
-    const auto curvature = (shared_.squared[size(row)] + bias_ * bias_) / problem_.tau + (problem_.squared ? 1 : 0);
-    state.active.push_back({row, sign, 0.0F, static_cast<float>(curvature)});
+  void activate(LabelState& state, std::int32_t row, float sign, float cost = 1) {
+    const auto curvature =
+        (shared_.squared[size(row)] + bias_ * bias_) / problem_.tau + (problem_.squared ? 1 / cost : 0);
+    state.active.push_back({row, sign, 0.0F, cost, static_cast<float>(curvature)});
     if (!list_features_) return;
     for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i)
       if (!state.is_touched[size(X_.indices[i])]) {
@@ -285,14 +288,16 @@ class Solver {
   }
 
   // The gap is a sum over rows, none of them negative: a row's loss at its margin 1 - violation, its share
-  // alpha^2 / 2 of the dual, less alpha times violation; since w.v = sum of alpha_i s_i w.x_i.
-  double loss(double violation) const {
+  // alpha^2 / 2c of the dual, less alpha times violation; since w.v = sum of alpha_i s_i w.x_i.
+  double loss(double violation, double cost = 1) const {
     if (violation <= 0) return 0;
-    return problem_.squared ? 0.5 * violation * violation : violation;
+    return cost * (problem_.squared ? 0.5 * violation * violation : violation);
   }
-  double gap(double violation, double alpha) const {
-    if (violation <= 0) return (problem_.squared ? 0.5 * alpha * alpha : 0) - alpha * violation;
-    return problem_.squared ? 0.5 * (violation - alpha) * (violation - alpha) : (1 - alpha) * violation;
+  double gap(double violation, const Active& a) const {
+    const double alpha = a.alpha;
+    if (violation <= 0) return (problem_.squared ? 0.5 * alpha * alpha / a.cost : 0) - alpha * violation;
+    const double short_of = a.cost * violation - alpha;
+    return problem_.squared ? 0.5 * short_of * short_of / a.cost : (a.cost - alpha) * violation;
   }
 
   // --- descent ------------------------------------------------------------------------------------------------
@@ -313,19 +318,19 @@ class Solver {
         std::swap(order_[i], order_[i + state.random.below(n - i)]);
         Active& a = state.active[size(order_[i])];
         const float violation = 1 - a.sign * score(state, a.row);
-        gap_seen += gap(violation, a.alpha);
+        gap_seen += gap(violation, a);
         ++solution.visited;
-        const float slope = problem_.squared ? violation - a.alpha : violation;
+        const float slope = problem_.squared ? violation - a.alpha / a.cost : violation;
         // Far on the right side of where it stands: not looked at again before the next search.
-        const bool stays = a.alpha == 0 ? slope <= 0 : !problem_.squared && a.alpha == 1 && slope >= 0;
+        const bool stays = a.alpha == 0 ? slope <= 0 : !problem_.squared && a.alpha == a.cost && slope >= 0;
         if (stays) {
           if (std::abs(slope) > beyond) {
             order_[i] = order_[--n];
             continue;
           }
         } else {
-          float alpha = a.curvature > 0 ? std::max(a.alpha + slope / a.curvature, 0.0F) : 1.0F;
-          if (!problem_.squared) alpha = std::min(alpha, 1.0F);
+          float alpha = a.curvature > 0 ? std::max(a.alpha + slope / a.curvature, 0.0F) : a.cost;
+          if (!problem_.squared) alpha = std::min(alpha, a.cost);
           largest = std::max(largest, std::abs(slope));
           move(state, a, alpha - a.alpha);
           a.alpha = alpha;
@@ -593,8 +598,8 @@ class Solver {
     double primal = outside;
     for (const Active& a : state.active) {
       const double violation = 1 - double{a.sign} * score(state, a.row);
-      inside += gap(violation, a.alpha);
-      primal += loss(violation);
+      inside += gap(violation, a);
+      primal += loss(violation, a.cost);
     }
     collect_features(state);
     double absolute = 0;

@@ -10,12 +10,12 @@ namespace umpteen {
 
 /// One-vs-rest with primal and dual sparsity, one problem per label:
 ///
-///     min over (w, b)   lambda |w|_1 + tau/2 (|w|^2 + b^2) + sum_i loss(s_i (w.x_i + b * bias))
+///     min over (w, b)   lambda |w|_1 + tau/2 (|w|^2 + b^2) + sum_i c_i loss(s_i (w.x_i + b * bias))
 ///
-/// s_i = +1 for the label's rows and -1 for all others; the loss of a margin m is max(0, 1 - m) or half its square.
-/// Its dual is over one alpha_i >= 0 per row (<= 1 for the plain hinge):
+/// s_i = +1 for the label's rows and -1 for all others; c_i = positive_cost of the label, or 1; the loss of a margin m is max(0, 1 - m) or half its square.
+/// Its dual is over one alpha_i >= 0 per row (<= c_i for the plain hinge):
 ///
-///     min   tau/2 (|w|^2 + b^2) - sum_i alpha_i [+ 1/2 sum_i alpha_i^2 for the square]
+///     min   tau/2 (|w|^2 + b^2) - sum_i alpha_i [+ 1/2 sum_i alpha_i^2 / c_i for the square]
 ///     v = sum_i alpha_i s_i x_i,   w = soft(v, lambda) / tau,   b = bias / tau * sum_i alpha_i s_i
 ///
 /// The sum of both objectives is the duality gap: 0 at the optimum, and never less than what is left to gain.
@@ -24,6 +24,7 @@ struct PpdProblem {
   const std::int64_t* label_indptr;  // n_labels + 1
   const std::int32_t* label_rows;    // the rows of each label, rising
   const std::int32_t* label_ids;     // n_labels: what each label's random numbers are drawn from, with the seed
+  const float* positive_cost;        // n_labels
   std::int64_t n_labels;
   bool squared;
   double lambda;

@@ -204,29 +204,20 @@ class PPDSparse(OneVsRest):
     ) -> dict[str, Any]:
         """What the kernel says of these labels. `start` and the "alphas" it keeps are (data, indices, indptr) of a
         CSR matrix, labels x rows."""
-        rows_of = data.rows_of[:, labels]
-        alphas, rows, indptr = start if start is not None else (None, None, None)
-        return _native.solve_ppd(
-            offsets(data.X),
-            data.X.indices,
-            data.X.data,
-            data.X.shape[1],
-            rows_of.indptr.astype(np.int64),
-            rows_of.indices.astype(np.int32),
-            labels.astype(np.int32),
+        return solve_dual(
+            data,
+            labels,
+            np.ones(len(labels), np.float32),
             squared=self.loss == "squared_hinge",
             lambda_=lambda_,
             tau=tau,
-            bias=data.bias,
             eps=float(self.eps),
             prune=float(self.prune),
             max_rounds=int(self.max_rounds),
             samples=int(self.samples) if self.search == "sampled" else 0,
             cutoff=float(self.cutoff),
             seed=int(self.seed),
-            start_indptr=indptr,
-            start_rows=rows,
-            start_alphas=alphas,
+            start=start,
             keep_alphas=keep_alphas,
             threads=threads,
             token=token,
@@ -299,8 +290,63 @@ class PPDSparse(OneVsRest):
         # Weights live on the features of the label's own rows and of its nearest negatives.
         weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
         bound = self.bound_size(weights, n_features)
-        # A panel of weights; for each label that waits its v, hits and active rows.
-        worker = _PANEL * (9 * n_features + 24 * n_rows) + 6 * n_rows
-        columns = X.nnz * 8 + n_features * 16 + n_rows * 4
-        peak = resolve_threads(self.threads) * worker + bound.in_work * 40 + columns + X.nnz * 8 + Y.nnz * 8
+        peak = bound_dual_memory(X, resolve_threads(self.threads)) + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8
         return Estimate(peak + n_rows * 8 + bound.model_bytes, bound.model_bytes)
+
+
+def solve_dual(
+    data: TrainingData,
+    labels: NDArray[np.int32],
+    positive_cost: NDArray[np.float32],
+    *,
+    squared: bool,
+    lambda_: float,
+    tau: float,
+    eps: float,
+    prune: float,
+    max_rounds: int,
+    threads: int,
+    token: _native.CancelToken | None,
+    samples: int = 0,
+    cutoff: float = 0.0,
+    seed: int = 0,
+    start: Any = None,
+    keep_alphas: bool = False,
+) -> dict[str, Any]:
+    """The kernel on some labels, whose own rows count `positive_cost` times."""
+    rows_of = data.rows_of[:, labels]
+    alphas, rows, indptr = start if start is not None else (None, None, None)
+    return _native.solve_ppd(
+        offsets(data.X),
+        data.X.indices,
+        data.X.data,
+        data.X.shape[1],
+        rows_of.indptr.astype(np.int64),
+        rows_of.indices.astype(np.int32),
+        labels.astype(np.int32),
+        positive_cost,
+        squared=squared,
+        lambda_=lambda_,
+        tau=tau,
+        bias=data.bias,
+        eps=eps,
+        prune=prune,
+        max_rounds=max_rounds,
+        samples=samples,
+        cutoff=cutoff,
+        seed=seed,
+        start_indptr=indptr,
+        start_rows=rows,
+        start_alphas=alphas,
+        keep_alphas=keep_alphas,
+        threads=threads,
+        token=token,
+    )
+
+
+def bound_dual_memory(X: Csr, threads: int) -> int:
+    """What the kernel takes beside X at most: X by columns; a panel of weights; for each label that waits its v, hits
+    and active rows."""
+    n_rows, n_features = X.shape
+    columns = X.nnz * 8 + n_features * 16 + n_rows * 4
+    return threads * (_PANEL * (9 * n_features + 24 * n_rows) + 6 * n_rows) + columns
