@@ -174,3 +174,22 @@ def ppd_solve(
             v += (new - alpha[i]) * s[i] * X[i]
             alpha[i] = new
     return alpha
+
+
+def logistic_objective(
+    X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, bias: float, cost: float = 1.0
+) -> float:
+    """The same with logistic loss."""
+    s = np.where(y, 1.0, -1.0)
+    u = -s * (X.astype(np.float64) @ w + b * bias)
+    return float(0.5 * (w @ w + b * b) + C * np.sum(np.where(y, cost, 1.0) * np.logaddexp(0, u)))
+
+
+def logistic_gradient(
+    X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, bias: float, cost: float = 1.0
+) -> tuple[NDArray[np.float64], float]:
+    """Its gradient: w + C Σ_i c_i σ(u_i) (-s_i) x_i, u = -s (w·x + b)."""
+    s = np.where(y, 1.0, -1.0)
+    u = -s * (X.astype(np.float64) @ w + b * bias)
+    factor = -C * np.where(y, cost, 1.0) * s / (1 + np.exp(-u))
+    return w + X.astype(np.float64).T @ factor, float(b + bias * factor.sum())

@@ -158,7 +158,7 @@ def test_l1_and_l2_objectives_fall_with_every_round(bibtex, l1):
     [
         ({"penalty": "L1"}, "penalty must be one of l2, l1, but is 'L1'"),
         ({"solver": "primal"}, "solver must be one of auto, newton, dual, but is 'primal'"),
-        ({"solver": "dual", "penalty": "l1"}, "solver 'dual' needs penalty 'l2'"),
+        ({"solver": "dual", "penalty": "l1"}, "solver 'dual' needs loss"),
     ],
 )
 def test_penalty_and_solver_are_checked(params, message):

@@ -7,6 +7,7 @@ void register_rows(nanobind::module_& m);
 void register_linear(nanobind::module_& m);
 void register_newton(nanobind::module_& m);
 void register_ppd(nanobind::module_& m);
+void register_logistic(nanobind::module_& m);
 }  // namespace umpteen
 
 NB_MODULE(_native, m) {
@@ -17,4 +18,5 @@ NB_MODULE(_native, m) {
   umpteen::register_linear(m);
   umpteen::register_newton(m);
   umpteen::register_ppd(m);
+  umpteen::register_logistic(m);
 }

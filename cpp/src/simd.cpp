@@ -10,17 +10,20 @@ namespace baseline {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
+extern const LogisticKernels kLogisticKernels;
 }  // namespace baseline
 #ifdef UMPTEEN_HAS_avx2
 namespace avx2 {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
+extern const LogisticKernels kLogisticKernels;
 }  // namespace avx2
 namespace avx512 {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
+extern const LogisticKernels kLogisticKernels;
 }  // namespace avx512
 #endif
 
@@ -31,18 +34,20 @@ struct Tables {
   const Kernels* scoring;
   const NewtonKernels* newton;
   const PpdKernels* ppd;
+  const LogisticKernels* logistic;
 };
 
 std::vector<Tables> runnable() {
-  std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels, &baseline::kPpdKernels}};
+  std::vector<Tables> found{
+      {&baseline::kKernels, &baseline::kNewtonKernels, &baseline::kPpdKernels, &baseline::kLogisticKernels}};
 #ifdef UMPTEEN_HAS_avx2
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
       __builtin_cpu_supports("f16c")) {
-    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kPpdKernels});
+    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kPpdKernels, &avx2::kLogisticKernels});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kPpdKernels});
+      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kPpdKernels, &avx512::kLogisticKernels});
   }
 #endif
   return found;
@@ -78,6 +83,7 @@ const Tables& tables() {
 const Kernels& kernels() { return *tables().scoring; }
 const NewtonKernels& newton_kernels() { return *tables().newton; }
 const PpdKernels& ppd_kernels() { return *tables().ppd; }
+const LogisticKernels& logistic_kernels() { return *tables().logistic; }
 
 std::vector<std::string> available_simd() {
   std::vector<std::string> names;

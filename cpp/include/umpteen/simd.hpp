@@ -74,11 +74,30 @@ struct PpdKernels {
   std::int64_t (*find_in_panel)(const float* panel, std::int64_t n_rows, const float* limits, std::int32_t* out);
 };
 
+/// And for logistic regression, on panels of rows x kPanelLabels; src/simd/logistic.cpp says what each computes.
+struct LogisticKernels {
+  void (*exponentials)(const float* x, std::int64_t n, float* out);
+  void (*add_panel_rows)(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices,
+                         const float* data, const float* factors, float* out);
+  void (*add_constants)(std::int64_t n_rows, const float* constant, float* value);
+  void (*weigh_rows)(std::int64_t n_rows, const float* stepped, float C, const float* u, const float* change,
+                     float* curvature, float* out);
+  void (*add_up)(std::int64_t n_rows, const float* value, double* sums);
+  double (*sum_losses)(std::int64_t n_rows, const float* u);
+  void (*line_derivatives)(std::int64_t n_rows, const float* u, const float* d, const float* t, double* first,
+                           double* second);
+  void (*dot_lanes)(std::int64_t n_rows, const float* a, const float* b, double* sums);
+  void (*add_lanes)(std::int64_t n_rows, const float* a, const float* factor, const float* b, float* out);
+  void (*combine_lanes)(std::int64_t n_rows, const float* factor_a, const float* a, const float* factor_b,
+                        const float* b, float* out);
+};
+
 /// The kernels in use: the best this machine can run, unless the environment variable UMPTEEN_SIMD names
 /// another.
 const Kernels& kernels();
 const NewtonKernels& newton_kernels();
 const PpdKernels& ppd_kernels();
+const LogisticKernels& logistic_kernels();
 
 /// Names of the instruction sets this build has and this machine can run, plainest first.
 std::vector<std::string> available_simd();

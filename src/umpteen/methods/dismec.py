@@ -1,6 +1,6 @@
-"""DiSMEC: exact one-vs-rest with squared hinge loss, pruned (Babbar and Schölkopf, WSDM 2017).
+"""DiSMEC: exact one-vs-rest, pruned (Babbar and Schölkopf, WSDM 2017).
 
-Each label is a support vector machine of its own:
+Each label is a support vector machine with squared hinge loss of its own:
 
     min over (w, b)   1/2 |w|² + 1/2 b² + C Σ_i c_i max(0, 1 - s_i (w·x_i + b))²
 
@@ -8,6 +8,9 @@ with s_i = +1 for rows that have the label and -1 for all others. The bias is on
 as in LIBLINEAR. The problem is strictly convex, so any solver that reaches its optimum is DiSMEC; ours is Newton's
 method (cpp/include/umpteen/newton_svm.hpp), stopped by LIBLINEAR's rule, or, mostly faster, PPDSparse's descent in
 the dual without its L1 term, stopped by the duality gap. Then weights smaller than `prune` are dropped.
+
+With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) and all else the same
+(cpp/include/umpteen/newton_logistic.hpp).
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ from umpteen.threads import resolve_threads
 #: Labels solved side by side; kPanelLabels in the kernel.
 _PANEL = 32
 
+LOSSES = ("squared_hinge", "logistic")
+
 
 class DiSMEC(OneVsRest):
-    """One-vs-rest squared-hinge SVMs, solved exactly and pruned.
+    """One-vs-rest squared-hinge SVMs or logistic regressions, solved exactly and pruned.
 
     Parameters
     ----------
@@ -44,6 +49,9 @@ class DiSMEC(OneVsRest):
         Weight of the loss against the regulariser.
     prune
         Weights smaller than this are dropped; the paper's Δ. 0 keeps all.
+    loss
+        Of a row with margin m, s_i times its score: "squared_hinge" is ``max(0, 1 - m)²``, the paper's, "logistic" is
+        ``log(1 + exp(-m))``, which wants a larger C, such as 10.
     penalty
         "l2" as above, or "l1": Σ|w_f| + |b| instead of the squares. Most weights are then 0 and fewer labels right.
     bias
@@ -61,7 +69,8 @@ class DiSMEC(OneVsRest):
     A, B
         The propensity's constants.
     max_rounds
-        Rounds per label at most: some Newton steps near the margin, then a look at all rows. Three are usual.
+        Rounds per label at most: some Newton steps near the margin, then a look at all rows. Three are usual. With
+        logistic loss a round is one Newton step.
     normalize, tfidf
         Scale rows to unit length; weight counts by inverse document frequency first.
     weight_type
@@ -88,6 +97,7 @@ class DiSMEC(OneVsRest):
         self,
         C: float = 1.0,
         prune: float = 0.01,
+        loss: str = "squared_hinge",
         penalty: str = "l2",
         bias: float = 1.0,
         solver: str = "auto",
@@ -106,6 +116,7 @@ class DiSMEC(OneVsRest):
     ) -> None:
         self.C = C
         self.prune = prune
+        self.loss = loss
         self.penalty = penalty
         self.bias = bias
         self.solver = solver
@@ -124,6 +135,8 @@ class DiSMEC(OneVsRest):
 
     def validate(self) -> None:
         super().validate()
+        if self.loss not in LOSSES:
+            raise ParamError(f"loss must be one of {', '.join(LOSSES)}, but is {self.loss!r}")
         for name in ("C", "eps", "positive_weight"):
             check_number(name, getattr(self, name), 0, above=True)
         for name in ("prune", "bias"):
@@ -131,8 +144,13 @@ class DiSMEC(OneVsRest):
         for name, allowed in (("penalty", ("l2", "l1")), ("solver", ("auto", "newton", "dual"))):
             if getattr(self, name) not in allowed:
                 raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
-        if self.solver == "dual" and self.penalty == "l1":
-            raise ParamError("solver 'dual' needs penalty 'l2', but that is 'l1'")
+        if self.loss == "logistic" and self.penalty == "l1":
+            raise ParamError("loss 'logistic' needs penalty 'l2', but that is 'l1'")
+        if self.solver == "dual" and (self.loss, self.penalty) != ("squared_hinge", "l2"):
+            raise ParamError(
+                "solver 'dual' needs loss 'squared_hinge' and penalty 'l2', "
+                f"but they are {self.loss!r} and {self.penalty!r}"
+            )
         check_count("max_rounds", self.max_rounds)
         check_flag("propensity", self.propensity)
         check_constants(self.A, self.B)
@@ -151,7 +169,7 @@ class DiSMEC(OneVsRest):
         if self.solver != "auto":
             return self.solver == "dual"
         # Where rows are dense nearly all of them stay active, and descent row by row is slow.
-        return self.penalty == "l2" and X.nnz < 0.25 * X.shape[0] * X.shape[1]
+        return self.loss == "squared_hinge" and self.penalty == "l2" and X.nnz < 0.25 * X.shape[0] * X.shape[1]
 
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         counts = np.diff(data.rows_of.indptr).astype(np.int64)
@@ -174,7 +192,9 @@ class DiSMEC(OneVsRest):
             )
             return LabelWeights(sp.csr_matrix(solved["weights"], shape), solved["bias"])
         rows_of = data.rows_of[:, labels]
-        solved = _native.solve_svms(
+        solve = _native.solve_logistic if self.loss == "logistic" else _native.solve_svms
+        l1 = {} if self.loss == "logistic" else {"l1": self.penalty == "l1"}
+        solved = solve(
             offsets(data.X),
             data.X.indices,
             data.X.data,
@@ -187,7 +207,7 @@ class DiSMEC(OneVsRest):
             eps=float(self.eps),
             prune=float(self.prune),
             max_rounds=int(self.max_rounds),
-            l1=self.penalty == "l1",
+            **l1,
             threads=resources.threads,
             token=resources.token,
         )
@@ -200,8 +220,9 @@ class DiSMEC(OneVsRest):
         # Pruned weights live mostly on the features of the label's own rows and of its nearest negatives.
         weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
         bound = self.bound_size(weights, n_features)
+        vectors = 5 if self.loss == "logistic" else 4  # as long as w, per label
         # Weights, directions and scores of a panel, and the rows near one label's margin in their packed form.
-        panel = 4 * _PANEL * (4 * n_features + 3 * n_rows) + min(8 * X.nnz, 32_000_000)
+        panel = 4 * _PANEL * (vectors * n_features + 3 * n_rows) + min(8 * X.nnz, 32_000_000)
         threads = resolve_threads(self.threads)
         work = bound_dual_memory(X, threads) if self.uses_dual(X) else threads * panel
         peak = work + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8 + n_rows * 8

@@ -1,0 +1,429 @@
+#include "umpteen/newton_logistic.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "umpteen/aligned.hpp"
+#include "umpteen/simd.hpp"
+
+namespace umpteen {
+
+namespace {
+
+using Floats = AlignedVector<float>;
+constexpr int kLanes = kPanelLabels;
+using LaneFloats = std::array<float, kLanes>;
+using LaneDoubles = std::array<double, kLanes>;
+
+constexpr std::int64_t kRowsPerBlock = 64;  // of a pass over X, so that what is between two kernels stays in cache
+
+double sigmoid(double u) { return 1 / (1 + std::exp(-u)); }
+double softplus(double u) { return std::max(u, 0.0) + std::log1p(std::exp(-std::abs(u))); }
+
+/// The labels that are left, most rows first, and the sum of all rows.
+struct Shared {
+  std::vector<std::int64_t> order;
+  std::atomic<std::size_t> next{0};
+  std::vector<double> total;  // n_features
+
+  explicit Shared(const SvmProblem& problem) : total(static_cast<std::size_t>(problem.X.n_cols), 0) {
+    const std::int64_t* indptr = problem.label_indptr;
+    for (std::int64_t l = 0; l < problem.n_labels; ++l)
+      if (indptr[l + 1] > indptr[l]) order.push_back(l);
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return indptr[a + 1] - indptr[a] > indptr[b + 1] - indptr[b];
+    });
+    const CsrView& X = problem.X;
+    for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) total[static_cast<std::size_t>(X.indices[i])] += X.data[i];
+  }
+};
+
+/// A label on its way to the optimum. It needs two things of X: products with the Hessian while it looks for a
+/// direction, and a step along it, with the gradient where it ends. Both are a multiplication of X with one vector
+/// and one of its transpose with another; so each lane may be at another place of its way while all take part in
+/// the same two readings of X.
+enum class Stage { kIdle, kDirection, kStep };
+
+struct Lane {
+  Stage stage = Stage::kIdle;
+  std::int64_t label = 0;
+  const std::int32_t* positives = nullptr;
+  std::int64_t n_positive = 0;
+  std::int64_t cursor = 0;  // the first positive not yet passed
+  double cost = 1;
+  double stop = 0;    // the length of the gradient at which it is done
+  double length = 0;  // and what it was when last computed
+  double rho = 0;     // the squared length of the residual of conjugate gradients
+  int cg_steps = 0;   // for the direction at hand
+  SvmSolution* solution = nullptr;
+};
+
+/// Newton's method for kPanelLabels labels side by side, each lane at its own pace; a lane that is done takes the
+/// next label. Panels are rows x lanes. The objective is convex and each step ends where it still falls along the
+/// direction, or hardly rises: it falls from step to step.
+class PanelSolver {
+ public:
+  PanelSolver(const SvmProblem& problem, Shared& shared, Control& control, int worker, SvmSolution* solutions)
+      : problem_(problem),
+        X_(problem.X),
+        shared_(shared),
+        control_(control),
+        worker_(worker),
+        solutions_(solutions),
+        bias_(static_cast<float>(problem.bias)),
+        block_(kRowsPerBlock * kLanes) {
+    for (Floats* panel : {&weights_, &direction_, &residual_, &search_, &product_})
+      panel->resize(size(X_.n_cols + 1) * kLanes);
+    for (Floats* panel : {&u_, &change_, &curvature_}) panel->resize(size(X_.n_rows) * kLanes);
+  }
+
+  void solve() {
+    for (int j = 0; j < kLanes; ++j) start_next(j);
+    while (std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.stage != Stage::kIdle; })) {
+      multiply();
+      take_steps();
+      multiply_transposed();
+      advance();
+    }
+  }
+
+ private:
+  static constexpr double kCgTolerance = 0.1;  // of the residual against the gradient
+  static constexpr int kMostCgSteps = 200;
+
+  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+  static std::size_t at(std::int64_t row, int lane) { return size(row * kLanes + lane); }
+  bool has(int j, Stage stage) const { return lanes_[size(j)].stage == stage; }
+  std::int64_t bias_row() const { return X_.n_cols; }
+
+  /// Calls visit(row, lane) for the positives of the lanes that take a step, among rows before `end`.
+  template <typename Visit>
+  void pass_positives(std::int64_t end, const Visit& visit) {
+    for (int j = 0; j < kLanes; ++j) {
+      Lane& lane = lanes_[size(j)];
+      if (lane.stage != Stage::kStep) continue;
+      for (; lane.cursor < lane.n_positive && lane.positives[lane.cursor] < end; ++lane.cursor)
+        visit(lane.positives[lane.cursor], j);
+    }
+  }
+
+  template <typename Body>
+  void for_each_block(const Body& body) {
+    for (Lane& lane : lanes_) lane.cursor = 0;
+    for (std::int64_t begin = 0; begin < X_.n_rows; begin += kRowsPerBlock) {
+      body(begin, std::min(kRowsPerBlock, X_.n_rows - begin));
+      if (begin % (kRowsPerBlock * 32) == 0) control_.check_in(worker_);
+    }
+  }
+
+  // --- all lanes ----------------------------------------------------------------------------------------------
+
+  /// change_ = X search_; for lanes that take a step that is their direction, and change_ becomes the change of u.
+  void multiply() {
+    LaneFloats constant;
+    for (int j = 0; j < kLanes; ++j) constant[size(j)] = bias_ * search_[at(bias_row(), j)];
+    for_each_block([&](std::int64_t begin, std::int64_t n) {
+      float* out = change_.data() + at(begin, 0);
+      newton_.multiply_panel(n, X_.indptr + begin, X_.indices, X_.data, search_.data(), out);
+      kernels_.add_constants(n, constant.data(), out);
+      pass_positives(begin + n, [&](std::int64_t row, int j) { change_[at(row, j)] = -change_[at(row, j)]; });
+    });
+  }
+
+  /// Lanes with a direction go to the least of the objective along it, up to its end.
+  void take_steps() {
+    std::array<bool, kLanes> searching;
+    bool any = false;
+    for (int j = 0; j < kLanes; ++j) any |= searching[size(j)] = has(j, Stage::kStep);
+    if (!any) return;
+    LaneDoubles wd{};
+    LaneDoubles dd{};
+    kernels_.dot_lanes(X_.n_cols + 1, weights_.data(), search_.data(), wd.data());
+    kernels_.dot_lanes(X_.n_cols + 1, search_.data(), search_.data(), dd.data());
+
+    // The derivative along the direction rises: Newton's method kept inside a bracket finds its zero.
+    LaneFloats t{};
+    LaneDoubles at_zero{};
+    LaneDoubles low{};
+    LaneDoubles high;
+    high.fill(1);
+    constexpr int kMostTries = 30;
+    for (int i = 0; i < kMostTries; ++i) {
+      LaneDoubles first{};
+      LaneDoubles second{};
+      kernels_.line_derivatives(X_.n_rows, u_.data(), change_.data(), t.data(), first.data(), second.data());
+      control_.check_in(worker_);
+      any = false;
+      for (int k = 0; k < kLanes; ++k) {
+        const std::size_t j = size(k);
+        if (!searching[j]) continue;
+        add_extra_cost(lanes_[j], k, t[j], first[j], second[j]);
+        const double slope = wd[j] + t[j] * dd[j] + problem_.C * first[j];
+        const double bend = dd[j] + problem_.C * second[j];
+        if (i == 0) {
+          at_zero[j] = slope;
+          searching[j] = slope < 0;  // else float32 sees no descent any more, and the step is 0
+          t[j] = searching[j] ? 1 : 0;
+        } else if (std::abs(slope) <= 1e-3 * std::abs(at_zero[j]) || (t[j] >= 1 && slope <= 0)) {
+          searching[j] = false;
+        } else {
+          (slope > 0 ? high : low)[j] = t[j];
+          const double newton = t[j] - slope / bend;
+          t[j] = static_cast<float>(newton > low[j] && newton < high[j] ? newton : (low[j] + high[j]) / 2);
+        }
+        any |= searching[j];
+      }
+      if (!any) break;
+    }
+    for (int j = 0; j < kLanes; ++j)
+      if (has(j, Stage::kStep) && t[size(j)] <= 0) finish(j);
+    kernels_.add_lanes(X_.n_cols + 1, weights_.data(), t.data(), search_.data(), weights_.data());
+    kernels_.add_lanes(X_.n_rows, u_.data(), t.data(), change_.data(), u_.data());
+  }
+
+  /// Positives stand in the sums of the line search once, but count `cost` times.
+  void add_extra_cost(const Lane& lane, int j, double t, double& first, double& second) const {
+    if (lane.cost == 1) return;
+    for (std::int64_t r = 0; r < lane.n_positive; ++r) {
+      const double d = change_[at(lane.positives[r], j)];
+      const double s = sigmoid(u_[at(lane.positives[r], j)] + t * d);
+      first += (lane.cost - 1) * s * d;
+      second += (lane.cost - 1) * s * (1 - s) * d * d;
+    }
+  }
+
+  /// product_ = H search_ for lanes that look for a direction; minus the gradient for those that took a step.
+  void multiply_transposed() {
+    LaneFloats stepped;
+    LaneFloats of_weights;
+    LaneFloats of_search;
+    for (int j = 0; j < kLanes; ++j) {
+      stepped[size(j)] = has(j, Stage::kStep) ? 1.0F : 0.0F;
+      of_weights[size(j)] = -stepped[size(j)];
+      of_search[size(j)] = 1 - stepped[size(j)];
+    }
+    kernels_.combine_lanes(X_.n_cols + 1, of_weights.data(), weights_.data(), of_search.data(), search_.data(),
+                           product_.data());
+    LaneDoubles sums{};
+    const auto C = static_cast<float>(problem_.C);
+    for_each_block([&](std::int64_t begin, std::int64_t n) {
+      const std::size_t first = at(begin, 0);
+      kernels_.weigh_rows(n, stepped.data(), C, u_.data() + first, change_.data() + first, curvature_.data() + first,
+                          block_.data());
+      pass_positives(begin + n, [&](std::int64_t row, int j) {
+        const auto cost = static_cast<float>(lanes_[size(j)].cost);
+        block_[at(row - begin, j)] *= -cost;
+        curvature_[at(row, j)] *= cost;
+      });
+      kernels_.add_up(n, block_.data(), sums.data());
+      kernels_.add_panel_rows(n, X_.indptr + begin, X_.indices, X_.data, block_.data(), product_.data());
+    });
+    for (int j = 0; j < kLanes; ++j) product_[at(bias_row(), j)] += static_cast<float>(problem_.bias * sums[size(j)]);
+  }
+
+  /// A step of conjugate gradients, without a preconditioner; or, after a step, on to the next direction or label.
+  void advance() {
+    const std::int64_t n = X_.n_cols + 1;
+    LaneDoubles bend{};
+    kernels_.dot_lanes(n, search_.data(), product_.data(), bend.data());
+    LaneFloats keep{};     // of residual_ and direction_
+    LaneFloats forward{};  // of search_, to direction_
+    LaneFloats back{};     // of product_, to residual_
+    for (int k = 0; k < kLanes; ++k) {
+      const std::size_t j = size(k);
+      if (has(k, Stage::kStep)) back[j] = 1;
+      if (!has(k, Stage::kDirection)) continue;
+      keep[j] = 1;
+      if (!(bend[j] > 0)) continue;
+      forward[j] = static_cast<float>(lanes_[j].rho / bend[j]);
+      back[j] = -forward[j];
+    }
+    kernels_.combine_lanes(n, keep.data(), direction_.data(), forward.data(), search_.data(), direction_.data());
+    kernels_.combine_lanes(n, keep.data(), residual_.data(), back.data(), product_.data(), residual_.data());
+    LaneDoubles rho{};
+    kernels_.dot_lanes(n, residual_.data(), residual_.data(), rho.data());
+
+    LaneFloats beta{};
+    LaneFloats ready{};  // 1 for a lane that has its direction now
+    LaneFloats others;
+    for (int k = 0; k < kLanes; ++k) {
+      const std::size_t j = size(k);
+      Lane& lane = lanes_[j];
+      if (lane.stage == Stage::kDirection) {
+        ++lane.solution->cg_steps;
+        ++lane.cg_steps;
+        const bool enough = rho[j] <= kCgTolerance * kCgTolerance * lane.length * lane.length;
+        if (enough || forward[j] == 0 || lane.cg_steps == kMostCgSteps) {
+          lane.stage = Stage::kStep;
+          ready[j] = 1;
+        } else {
+          beta[j] = static_cast<float>(rho[j] / lane.rho);
+        }
+      } else if (lane.stage == Stage::kStep) {
+        ++lane.solution->gradients;
+        ++lane.solution->newton_steps;
+        ++lane.solution->rounds;
+        lane.stage = Stage::kDirection;
+        lane.length = std::sqrt(rho[j]);
+        lane.cg_steps = 0;
+      }
+      lane.rho = rho[j];
+      others[j] = 1 - ready[j];
+    }
+    // search = residual + beta search, or the direction for lanes that have it
+    kernels_.add_lanes(n, residual_.data(), beta.data(), search_.data(), search_.data());
+    kernels_.combine_lanes(n, ready.data(), direction_.data(), others.data(), search_.data(), search_.data());
+    for (int j = 0; j < kLanes; ++j) {
+      if (has(j, Stage::kDirection) && is_done(lanes_[size(j)])) finish(j);
+      if (has(j, Stage::kIdle)) start_next(j);
+    }
+  }
+
+  // --- one lane -----------------------------------------------------------------------------------------------
+
+  bool is_done(const Lane& lane) const {
+    return lane.length <= lane.stop || lane.solution->rounds >= problem_.max_rounds;
+  }
+
+  /// The next label that is not done where it starts, if there is one.
+  void start_next(int j) {
+    while (has(j, Stage::kIdle)) {
+      const std::size_t place = shared_.next.fetch_add(1, std::memory_order_relaxed);
+      if (place >= shared_.order.size()) return;
+      start(j, shared_.order[place]);
+      if (is_done(lanes_[size(j)])) finish(j);
+      control_.check_in(worker_);
+    }
+  }
+
+  /// w = 0 and the best b for it. Then u has two values only, and the gradient follows from the sums of rows.
+  void start(int j, std::int64_t label) {
+    Lane& lane = lanes_[size(j)];
+    lane = {};
+    lane.stage = Stage::kDirection;
+    lane.label = label;
+    lane.positives = problem_.label_rows + problem_.label_indptr[label];
+    lane.n_positive = problem_.label_indptr[label + 1] - problem_.label_indptr[label];
+    lane.cost = problem_.positive_cost[label];
+    lane.solution = solutions_ + label;
+    ++lane.solution->gradients;
+
+    const auto n_positive = static_cast<double>(lane.n_positive);
+    const auto n_negative = static_cast<double>(X_.n_rows - lane.n_positive);
+    const auto b = static_cast<float>(best_constant(lane.cost * n_positive, n_negative));
+    const float u = b * bias_;
+    const double s_positive = lane.cost * sigmoid(-u);
+    const double s_negative = sigmoid(u);
+    for (std::int64_t i = 0; i < X_.n_rows; ++i) {
+      u_[at(i, j)] = u;
+      curvature_[at(i, j)] = static_cast<float>(problem_.C * s_negative * sigmoid(-u));
+    }
+    for (std::int64_t r = 0; r < lane.n_positive; ++r) {
+      u_[at(lane.positives[r], j)] = -u;
+      curvature_[at(lane.positives[r], j)] = static_cast<float>(problem_.C * s_positive * sigmoid(u));
+    }
+
+    // With P and T the sums of the label's rows and of all: minus the gradient is C (s+ P - s- (T - P)) - (0, b), and
+    // at zero C/2 (cost P - (T - P)).
+    for (std::int64_t f = 0; f <= X_.n_cols; ++f) product_[at(f, j)] = 0;
+    for (std::int64_t r = 0; r < lane.n_positive; ++r) {
+      const std::int64_t row = lane.positives[r];
+      for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i) product_[at(X_.indices[i], j)] += X_.data[i];
+    }
+    double here = 0;
+    double at_zero = 0;
+    const auto set = [&](std::int64_t f, double positive, double total, double weight) {
+      const double zero = problem_.C / 2 * ((lane.cost + 1) * positive - total);
+      const double descent = problem_.C * ((s_positive + s_negative) * positive - s_negative * total) - weight;
+      at_zero += zero * zero;
+      here += descent * descent;
+      weights_[at(f, j)] = static_cast<float>(weight);
+      direction_[at(f, j)] = 0;
+      residual_[at(f, j)] = search_[at(f, j)] = static_cast<float>(descent);
+    };
+    for (std::int64_t f = 0; f < X_.n_cols; ++f) set(f, product_[at(f, j)], shared_.total[size(f)], 0);
+    set(bias_row(), problem_.bias * n_positive, problem_.bias * static_cast<double>(X_.n_rows), b);
+    lane.stop = problem_.eps * std::max(std::min(n_positive, n_negative), 1.0) / static_cast<double>(X_.n_rows) *
+                std::sqrt(at_zero);
+    lane.length = std::sqrt(here);
+    lane.rho = here;
+  }
+
+  /// Where 1/2 b^2 + C (positive log(1 + e^(-b bias)) + negative log(1 + e^(b bias))) is least.
+  double best_constant(double positive, double negative) const {
+    if (problem_.bias == 0) return 0;
+    // The derivative rises, and without the regulariser it would be 0 at the log odds, which may be infinite.
+    double low = -1e3 / problem_.bias;
+    double high = -low;
+    double b = 0;
+    for (int i = 0; i < 100 && high - low > 1e-9 * (1 + std::abs(b)); ++i) {
+      const double s = sigmoid(b * problem_.bias);
+      const double slope = b + problem_.C * problem_.bias * (negative * s - positive * (1 - s));
+      const double bend = 1 + problem_.C * problem_.bias * problem_.bias * (negative + positive) * s * (1 - s);
+      (slope > 0 ? high : low) = b;
+      const double newton = b - slope / bend;
+      if (std::abs(newton - b) <= 1e-9 * (1 + std::abs(b))) break;
+      b = newton > low && newton < high ? newton : (low + high) / 2;
+    }
+    return b;
+  }
+
+  void finish(int j) {
+    Lane& lane = lanes_[size(j)];
+    lane.stage = Stage::kIdle;
+    SvmSolution& solution = *lane.solution;
+    solution.gradient = lane.stop > 0 ? lane.length / lane.stop : 0;
+    solution.active_rows = X_.n_rows * solution.gradients;
+    solution.checked_rows = X_.n_rows * solution.newton_steps;
+    double loss = kernels_.sum_losses(X_.n_rows, u_.data() + j);
+    if (lane.cost != 1)
+      for (std::int64_t r = 0; r < lane.n_positive; ++r)
+        loss += (lane.cost - 1) * softplus(u_[at(lane.positives[r], j)]);
+    double squared = 0;
+    for (std::int64_t f = 0; f <= X_.n_cols; ++f) {
+      const float w = weights_[at(f, j)];
+      squared += double{w} * w;
+      if (f == bias_row() || std::abs(w) < problem_.prune || w == 0) continue;
+      solution.features.push_back(static_cast<std::int32_t>(f));
+      solution.weights.push_back(w);
+    }
+    solution.objective = 0.5 * squared + problem_.C * loss;
+    solution.bias = weights_[at(bias_row(), j)] * bias_;
+  }
+
+  const SvmProblem& problem_;
+  const CsrView& X_;
+  Shared& shared_;
+  Control& control_;
+  const int worker_;
+  SvmSolution* const solutions_;
+  const float bias_;
+  const NewtonKernels& newton_ = newton_kernels();
+  const LogisticKernels& kernels_ = logistic_kernels();
+
+  std::array<Lane, kLanes> lanes_;
+  // n_features + 1 rows, the bias's last: w, and conjugate gradients' vectors
+  Floats weights_, direction_, residual_, search_, product_;
+  // n_rows rows: the loss is log(1 + e^u), u = -s (w.x + b bias); how it changes; the loss's second derivative
+  Floats u_, change_, curvature_;
+  Floats block_;
+};
+
+}  // namespace
+
+std::vector<SvmSolution> solve_logistic(const SvmProblem& problem, int threads, Control& control) {
+  std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
+  Shared shared(problem);
+  const std::int64_t n_panels = (static_cast<std::int64_t>(shared.order.size()) + kLanes - 1) / kLanes;
+  // Each takes labels until none is left.
+  parallel_for(clamp_threads(n_panels, threads), threads, control, [&](std::int64_t, int worker) {
+    PanelSolver(problem, shared, control, worker, solutions.data()).solve();
+  });
+  return solutions;
+}
+
+}  // namespace umpteen

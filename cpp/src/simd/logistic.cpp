@@ -1,0 +1,192 @@
+// The innermost loops of logistic regression on panels: kPanelLabels labels side by side, lanes innermost. Every
+// lane sees the same operations in the same order, so what it computes does not depend on its neighbours. Compiled
+// once per instruction set; the loops over lanes are written for the compiler to vectorise.
+#include <cstring>
+
+#include "lanes.hpp"
+#include "umpteen/simd.hpp"
+
+namespace umpteen::UMPTEEN_ISA {
+namespace {
+
+constexpr int kLanes = kPanelLabels;
+constexpr std::int64_t kRowsPerSum = 256;  // float32 sums this short lose a few units in the last place at most
+
+/// e^x without a branch, to 1e-6 of its value. x is cut off at ±87, where float32 ends.
+inline float exponential(float x) {
+  x = x < -87.0F ? -87.0F : x;
+  x = x > 87.0F ? 87.0F : x;
+  // x = n ln 2 + r with |r| <= ln 2 / 2: adding 1.5 * 2^23 leaves no room for a fraction, which rounds to n.
+  constexpr float kMagic = 12582912.0F;
+  const float shifted = multiply_add(x, 1.44269504F, kMagic);
+  const float n = shifted - kMagic;
+  float r = multiply_add(n, -0.693359375F, x);  // ln 2 in two parts; the first times n is exact
+  r = multiply_add(n, 2.12194440e-4F, r);
+  float p = 1.0F / 720;
+  p = multiply_add(p, r, 1.0F / 120);
+  p = multiply_add(p, r, 1.0F / 24);
+  p = multiply_add(p, r, 1.0F / 6);
+  p = multiply_add(p, r, 0.5F);
+  p = multiply_add(p, r, 1.0F);
+  p = multiply_add(p, r, 1.0F);
+  // Times 2^n: n stands in the low bits of `shifted`, and goes to where the exponent is.
+  std::uint32_t bits;
+  std::memcpy(&bits, &shifted, sizeof bits);
+  bits = (bits + 127) << 23;
+  float scale;
+  std::memcpy(&scale, &bits, sizeof scale);
+  return p * scale;
+}
+
+inline float sigmoid(float u) { return 1.0F / (1.0F + exponential(-u)); }
+
+/// log(1 + e^u) = max(u, 0) + log(1 + e), e = e^-|u|, and log(1 + e) = 2 artanh(e / (2 + e)) as a series.
+inline float softplus(float u) {
+  const float e = exponential(u < 0 ? u : -u);
+  const float y = e / (2.0F + e);
+  const float y2 = y * y;
+  float p = 2.0F / 15;
+  p = multiply_add(p, y2, 2.0F / 13);
+  p = multiply_add(p, y2, 2.0F / 11);
+  p = multiply_add(p, y2, 2.0F / 9);
+  p = multiply_add(p, y2, 2.0F / 7);
+  p = multiply_add(p, y2, 2.0F / 5);
+  p = multiply_add(p, y2, 2.0F / 3);
+  p = multiply_add(p, y2, 2.0F);
+  return multiply_add(p, y, u > 0 ? u : 0.0F);
+}
+
+void exponentials(const float* x, std::int64_t n, float* out) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = exponential(x[i]);
+}
+
+/// out[feature][lane] += x * factors[row][lane] over the rows' entries.
+void add_panel_rows(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices, const float* data,
+                    const float* factors, float* out) {
+  static_assert(kLanes == 32);
+  for (std::int64_t row = 0; row < n_rows; ++row) {
+    const Lanes low = load(factors + row * kLanes);
+    const Lanes high = load(factors + row * kLanes + 16);
+    for (std::int64_t i = indptr[row]; i < indptr[row + 1]; ++i) {
+      float* cells = out + std::int64_t{indices[i]} * kLanes;
+      const Lanes x = broadcast(data[i]);
+      store(cells, multiply_add(x, low, load(cells)));
+      store(cells + 16, multiply_add(x, high, load(cells + 16)));
+    }
+  }
+}
+
+/// value[row][lane] += constant[lane]
+void add_constants(std::int64_t n_rows, const float* constant, float* value) {
+  const Lanes low = load(constant);
+  const Lanes high = load(constant + 16);
+  for (float* cells = value; cells < value + n_rows * kLanes; cells += kLanes) {
+    store(cells, add(load(cells), low));
+    store(cells + 16, add(load(cells + 16), high));
+  }
+}
+
+/// Where stepped[lane] > 0, the loss's derivatives by u: out = -C sigma, and curvature = C sigma (1 - sigma). In the
+/// other lanes out = curvature * change.
+void weigh_rows(std::int64_t n_rows, const float* stepped, float C, const float* u, const float* change,
+                float* curvature, float* out) {
+  for (std::int64_t row = 0; row < n_rows; ++row)
+    for (int j = 0; j < kLanes; ++j) {
+      const std::int64_t i = row * kLanes + j;
+      const bool step = stepped[j] > 0;
+      const float s = sigmoid(u[i]);
+      const float bend = step ? C * s * (1.0F - s) : curvature[i];
+      out[i] = step ? -C * s : bend * change[i];
+      curvature[i] = bend;
+    }
+}
+
+/// Adds up value[row][lane] over the rows.
+void add_up(std::int64_t n_rows, const float* value, double* sums) {
+  for (std::int64_t begin = 0; begin < n_rows; begin += kRowsPerSum) {
+    const std::int64_t end = begin + kRowsPerSum < n_rows ? begin + kRowsPerSum : n_rows;
+    float part[kLanes] = {};
+    for (std::int64_t row = begin; row < end; ++row)
+      for (int j = 0; j < kLanes; ++j) part[j] += value[row * kLanes + j];
+    for (int j = 0; j < kLanes; ++j) sums[j] += part[j];
+  }
+}
+
+/// First and second derivative at t[lane] of the sum over the rows of log(1 + e^(u + t d)).
+void line_derivatives(std::int64_t n_rows, const float* u, const float* d, const float* t, double* first,
+                      double* second) {
+  for (std::int64_t begin = 0; begin < n_rows; begin += kRowsPerSum) {
+    const std::int64_t end = begin + kRowsPerSum < n_rows ? begin + kRowsPerSum : n_rows;
+    float part1[kLanes] = {};
+    float part2[kLanes] = {};
+    for (std::int64_t row = begin; row < end; ++row)
+      for (int j = 0; j < kLanes; ++j) {
+        const float slope = d[row * kLanes + j];
+        const float s = sigmoid(multiply_add(t[j], slope, u[row * kLanes + j]));
+        const float rise = s * slope;
+        part1[j] += rise;
+        part2[j] += rise * (1.0F - s) * slope;
+      }
+    for (int j = 0; j < kLanes; ++j) first[j] += part1[j];
+    for (int j = 0; j < kLanes; ++j) second[j] += part2[j];
+  }
+}
+
+/// The sum over the rows of log(1 + e^u) in one lane; u points at its first cell.
+double sum_losses(std::int64_t n_rows, const float* u) {
+  double total = 0;
+  for (std::int64_t begin = 0; begin < n_rows; begin += kRowsPerSum) {
+    const std::int64_t n = begin + kRowsPerSum < n_rows ? kRowsPerSum : n_rows - begin;
+    float loss[kRowsPerSum];
+    for (std::int64_t i = 0; i < n; ++i) loss[i] = u[(begin + i) * kLanes];
+    for (std::int64_t i = 0; i < n; ++i) loss[i] = softplus(loss[i]);
+    for (std::int64_t i = 0; i < n; ++i) total += loss[i];
+  }
+  return total;
+}
+
+/// sums[lane] += a . b
+void dot_lanes(std::int64_t n_rows, const float* a, const float* b, double* sums) {
+  for (std::int64_t begin = 0; begin < n_rows; begin += kRowsPerSum) {
+    const std::int64_t end = begin + kRowsPerSum < n_rows ? begin + kRowsPerSum : n_rows;
+    Lanes low = broadcast(0);
+    Lanes high = broadcast(0);
+    for (std::int64_t row = begin; row < end; ++row) {
+      low = multiply_add(load(a + row * kLanes), load(b + row * kLanes), low);
+      high = multiply_add(load(a + row * kLanes + 16), load(b + row * kLanes + 16), high);
+    }
+    float part[kLanes];
+    store(part, low);
+    store(part + 16, high);
+    for (int j = 0; j < kLanes; ++j) sums[j] += part[j];
+  }
+}
+
+/// out[row][lane] = a + factor[lane] * b
+void add_lanes(std::int64_t n_rows, const float* a, const float* factor, const float* b, float* out) {
+  const Lanes low = load(factor);
+  const Lanes high = load(factor + 16);
+  for (std::int64_t row = 0; row < n_rows; ++row) {
+    const std::int64_t at = row * kLanes;
+    store(out + at, multiply_add(low, load(b + at), load(a + at)));
+    store(out + at + 16, multiply_add(high, load(b + at + 16), load(a + at + 16)));
+  }
+}
+
+/// out[row][lane] = factor_a[lane] * a + factor_b[lane] * b
+void combine_lanes(std::int64_t n_rows, const float* factor_a, const float* a, const float* factor_b, const float* b,
+                   float* out) {
+  for (std::int64_t row = 0; row < n_rows; ++row)
+    for (int j = 0; j < kLanes; ++j) {
+      const std::int64_t i = row * kLanes + j;
+      out[i] = multiply_add(factor_a[j], a[i], factor_b[j] * b[i]);
+    }
+}
+
+}  // namespace
+
+extern const LogisticKernels kLogisticKernels;
+const LogisticKernels kLogisticKernels{exponentials, add_panel_rows,   add_constants, weigh_rows, add_up,
+                                       sum_losses,   line_derivatives, dot_lanes,     add_lanes,  combine_lanes};
+
+}  // namespace umpteen::UMPTEEN_ISA
