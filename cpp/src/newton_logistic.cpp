@@ -92,7 +92,6 @@ class PanelSolver {
   }
 
  private:
-  static constexpr double kCgTolerance = 0.1;  // of the residual against the gradient
   static constexpr int kMostCgSteps = 200;
 
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
@@ -256,8 +255,9 @@ class PanelSolver {
       if (lane.stage == Stage::kDirection) {
         ++lane.solution->cg_steps;
         ++lane.cg_steps;
-        const bool enough = rho[j] <= kCgTolerance * kCgTolerance * lane.length * lane.length;
-        if (enough || forward[j] == 0 || lane.cg_steps == kMostCgSteps) {
+        // The residual is about what the gradient will be after the step: no shorter than it has to be.
+        const double enough = std::max(0.1 * lane.length, 0.5 * lane.stop);
+        if (rho[j] <= enough * enough || forward[j] == 0 || lane.cg_steps == kMostCgSteps) {
           lane.stage = Stage::kStep;
           ready[j] = 1;
         } else {
