@@ -11,21 +11,28 @@ import argparse
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from common import RESULTS, data_root, describe_machine, table, version
+from common import (
+    RESULTS,
+    TRAINING_HEADER,
+    data_root,
+    describe_machine,
+    describe_training,
+    table,
+    train_in_child,
+    version,
+)
 from dismec import run_omikuji
 
 import umpteen
 from umpteen import _native
 from umpteen.data.matrix import offsets
 from umpteen.data.preprocessing import Preprocessing
-from umpteen.memory import format_bytes
 from umpteen.models.store import ModelReader
 
 UNIT = Preprocessing(normalize=True)
@@ -223,39 +230,13 @@ def draw(lines: dict[str, list[tuple[int, dict[str, float]]]]) -> None:
 
 # --- NPM-Repos ----------------------------------------------------------------------------------------------------
 
-CHILD = """
-import sys, time, re, numpy as np, umpteen
-folder, path, eps = sys.argv[1:]
-train = umpteen.read_xc(folder + "/train.txt.xz")
-model = umpteen.PPDSparse(eps=float(eps), threads=2)
-estimate = model.estimate(train.X, train.Y)
-peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
-rss = int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
-open("/proc/self/clear_refs", "w").write("5")
-started = time.perf_counter()
-model.fit(train.X, train.Y, path)
-seconds = time.perf_counter() - started
-used = peak() - rss
-stats = {k: v[v >= 0].mean() for k, v in model.stats_.items()}
-test = umpteen.read_xc(folder + "/test.txt.xz")
-scores = umpteen.evaluate(test.Y, model.predict_topk(test.X, 5)[0], train.Y, deciles=False)
-print(seconds, used, estimate.peak_bytes, estimate.model_bytes, stats["active"], stats["support"], stats["nnz"],
-      *(scores[k] for k in ("P@1", "P@3", "P@5", "PSP@1", "PSP@5")))
-"""
-
 
 def npm(repeats: int) -> str:
-    with tempfile.TemporaryDirectory() as temporary:
-        command = [sys.executable, "-c", CHILD, str(data_root() / "NPM-Repos"), f"{temporary}/m", "0.01"]
-        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-        size = ModelReader(f"{temporary}/m").n_bytes()
-    seconds, used, peak, model, active, support, nnz, *scores = map(float, out)
-    return (
-        f"138,660 labels, 438,236 rows, eps=0.01, 2 threads: trained and written in {seconds:.0f} s "
-        f"({1000 * seconds / 138_660:.1f} ms a label). Memory beyond the data {format_bytes(used)} (estimate: at "
-        f"most {format_bytes(peak)}); model {format_bytes(size)} (at most {format_bytes(model)}). Per label "
-        f"{nnz:.0f} weights, {support:.0f} rows with α > 0, {active:.0f} in the largest active set. P@1 / 3 / 5 "
-        f"{scores[0]:.2f} / {scores[1]:.2f} / {scores[2]:.2f}, PSP@1 / 5 {scores[3]:.2f} / {scores[4]:.2f}."
+    out = train_in_child("NPM-Repos", "ppdsparse", eps=0.01)
+    stats = out["stats"]
+    return table(["data", *TRAINING_HEADER], [["NPM-Repos, eps=0.01", *describe_training(out)]]) + (
+        f"\n\nPer label {stats['nnz']:.0f} weights, {stats['support']:.0f} rows with α > 0, {stats['active']:.0f} in "
+        "the largest active set."
     )
 
 

@@ -19,6 +19,7 @@ import umpteen
 
 MODELS = {
     "L2": umpteen.DiSMEC(prune=0),
+    "L1": umpteen.DiSMEC(prune=0, penalty="l1"),
 }
 LADDER = [0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5]
 DEFAULT = umpteen.DiSMEC.param_defaults()["prune"]
