@@ -103,7 +103,7 @@ class PPDSparse(OneVsRest):
     --------
     >>> import umpteen
     >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
-    >>> model = umpteen.PPDSparse(lambda_=0.1).fit(train.X, train.Y)
+    >>> model = umpteen.PPDSparse(lambda_=0.5).fit(train.X, train.Y)
     >>> bool((model.stats_["gap"] <= model.eps * model.stats_["objective"]).all())
     True
     >>> model.model_.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.nnz / 2
