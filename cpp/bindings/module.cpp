@@ -8,6 +8,7 @@ void register_linear(nanobind::module_& m);
 void register_newton(nanobind::module_& m);
 void register_ppd(nanobind::module_& m);
 void register_logistic(nanobind::module_& m);
+void register_forest(nanobind::module_& m);
 }  // namespace umpteen
 
 NB_MODULE(_native, m) {
@@ -19,4 +20,5 @@ NB_MODULE(_native, m) {
   umpteen::register_newton(m);
   umpteen::register_ppd(m);
   umpteen::register_logistic(m);
+  umpteen::register_forest(m);
 }

@@ -20,6 +20,7 @@ _HOMES = {
     "Centroid": "umpteen.methods.centroid",
     "Dataset": "umpteen.data.dataset",
     "DiSMEC": "umpteen.methods.dismec",
+    "FastXML": "umpteen.methods.fastxml",
     "Metrics": "umpteen.evaluation.metrics",
     "PPDSparse": "umpteen.methods.ppdsparse",
     "evaluate": "umpteen.evaluation.metrics",
@@ -72,4 +73,5 @@ if TYPE_CHECKING:
     from umpteen.methods import load as load
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC
+    from umpteen.methods.fastxml import FastXML as FastXML
     from umpteen.methods.ppdsparse import PPDSparse as PPDSparse

@@ -92,12 +92,63 @@ struct LogisticKernels {
                         const float* b, float* out);
 };
 
+/// Losses of L1-regularised problems, as a function of the margin m = sign * score.
+enum class L1Loss { logistic, squared_hinge };
+
+/// One pass of coordinate descent over a quadratic model; src/simd/l1.cpp says what it computes.
+struct L1Pass {
+  const std::int64_t* start;  // the model's columns, already scaled by the roots of its diagonal
+  const std::int32_t* rows;
+  const float* values;
+  const float* gradient;  // by column: of the loss, where the model was made
+  const float* diagonal;  // by column: of the model
+  float* w;               // by column, moved
+  float* moved;           // by row: scaled columns times what w has moved
+  float shrink;           // a column at zero whose gradient is this far inside [-1, 1] is dropped
+  double violations;      // out: their sum
+  double largest;         // out
+};
+
+/// The innermost loops of L1-regularised training.
+struct L1Kernels {
+  void (*derivatives)(L1Loss loss, std::int64_t n, const float* wx, const float* sign, const float* cost,
+                      const float* root_cost, float* slope, float* root);
+  double (*total_loss)(L1Loss loss, std::int64_t n, const float* wx, const float* direction, float step,
+                       const float* sign, const float* cost);
+  void (*column_dots)(std::int64_t n, const std::int32_t* columns, const std::int64_t* start,
+                      const std::int32_t* rows, const float* values, const float* v, float* out);
+  float (*scale_column)(std::int64_t n, const std::int32_t* rows, const float* values, const float* root, float* out);
+  void (*add_column)(std::int64_t n, const std::int32_t* rows, const float* values, float factor, float* out);
+  std::int64_t (*descend)(std::int64_t n, std::int32_t* columns, L1Pass& pass);
+};
+
+/// Rows that walk down a tree side by side.
+constexpr int kForestRows = 32;
+
+/// A node's weights, and the rows they are to be multiplied with.
+struct ForestNode {
+  std::int64_t n_weights;
+  const void* gaps;
+  bool wide;
+  const std::uint16_t* weights;
+  const std::int32_t* slots;  // by feature: where its values are in the panel; slot 0 is all zeros
+  std::uint32_t n_slots;      // features, the constant among them
+  const float* panel;         // slots x kForestRows
+};
+
+struct ForestKernels {
+  /// Bit i is set where w.x > 0 for row i; features are added in rising order.
+  std::uint32_t (*find_sides)(const ForestNode& node);
+};
+
 /// The kernels in use: the best this machine can run, unless the environment variable UMPTEEN_SIMD names
 /// another.
 const Kernels& kernels();
 const NewtonKernels& newton_kernels();
 const PpdKernels& ppd_kernels();
 const LogisticKernels& logistic_kernels();
+const L1Kernels& l1_kernels();
+const ForestKernels& forest_kernels();
 
 /// Names of the instruction sets this build has and this machine can run, plainest first.
 std::vector<std::string> available_simd();

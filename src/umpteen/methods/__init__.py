@@ -13,6 +13,7 @@ METHODS = {
     "centroid": "umpteen.methods.centroid:Centroid",
     "dismec": "umpteen.methods.dismec:DiSMEC",
     "ppdsparse": "umpteen.methods.ppdsparse:PPDSparse",
+    "fastxml": "umpteen.methods.fastxml:FastXML",
 }
 
 

@@ -29,6 +29,7 @@ from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import DataError, NotFittedError, ParamError
 from umpteen.memory import Estimate, check_fits
 from umpteen.models.linear import LinearModel, check_label_ids
+from umpteen.models.model import Model
 from umpteen.models.names import Names
 from umpteen.models.saving import save_parts
 from umpteen.models.store import ModelReader, ModelWriter, Part
@@ -60,7 +61,7 @@ class Method(abc.ABC):
 
     name: ClassVar[str]
     parallelism: ClassVar[Parallelism] = "inside"
-    model_class: ClassVar[type[LinearModel]] = LinearModel
+    model_class: ClassVar[type[Model]] = LinearModel
 
     threads: int | None
     engine: str | Engine
@@ -195,14 +196,14 @@ class Method(abc.ABC):
         names = [*kept, *(task.name for task in tasks)]
         with listening(progress, f"training {self.name}") as listener:
             if model_dir is None:
-                shards = kept | _train_shards(self, data, tasks, set(), None, listener)
+                shards = kept | train_shards(self, data, tasks, set(), None, listener)
             else:
                 with ModelWriter.create(model_dir, header, names, resume=resume) as writer:
                     finished = set(writer.finished())
                     for name, part in kept.items():
                         if name not in finished:
                             writer.write_part(name, part)
-                    _train_shards(self, data, tasks, finished, writer, listener)
+                    train_shards(self, data, tasks, finished, writer, listener)
                     for name, part in shared.items():
                         writer.write_part(name, part)
                     writer.finish()
@@ -233,7 +234,7 @@ class Method(abc.ABC):
         steps = header["preprocessing"]
         idf = shared["preprocessing"].arrays["idf"] if steps["tfidf"] else None
         self.preprocessing_ = Preprocessing(steps["tfidf"], steps["normalize"], steps["bias"], idf)
-        self.model_ = self.model_class.from_parts(shards, header["n_features"], header["n_labels"])
+        self.model_: Any = self.model_class.from_parts(shards, header["n_features"], header["n_labels"])
         self.train_counts_ = LabelCounts(shared["labels"].arrays["counts"], header["n_train_rows"])
         self.label_names_ = Names.from_part(shared["names"]) if "names" in shared else None
         self.n_features_in_ = header["n_features"]
@@ -365,7 +366,7 @@ class Method(abc.ABC):
         return {name: i for i, name in enumerate(self.label_names_ or ())}
 
 
-def _train_shards(
+def train_shards(
     method: Method,
     data: TrainingData,
     tasks: list[Task],

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "umpteen/aligned.hpp"
+#include "umpteen/parallel.hpp"
+#include "umpteen/random.hpp"
+#include "umpteen/simd.hpp"
+
+namespace umpteen {
+
+/// A sparse matrix by columns, owned by somebody else: column j has the rows rows[start[j]] ... rows[start[j + 1]).
+struct ColumnsView {
+  std::int64_t n_rows;
+  std::int64_t n_cols;
+  const std::int64_t* start;  // n_cols + 1
+  const std::int32_t* rows;
+  const float* values;
+};
+
+/// min over w   |w|_1 + sum_i cost_i loss(sign_i w.x_i)
+///
+/// with loss(m) = log(1 + exp(-m)) (LIBLINEAR's -s 6) or max(0, 1 - m)^2 (its -s 5).
+struct L1Problem {
+  ColumnsView X;
+  const float* sign;  // n_rows: +1 or -1
+  const float* cost;  // n_rows, above 0
+};
+
+struct L1Options {
+  double eps = 0.01;       // stop when the violations have shrunk to this part of those at zero
+  int max_outer = 10;      // quadratic models at most
+  int max_inner = 10;      // passes over one model's coordinates at most
+  std::uint64_t seed = 0;  // of the order of coordinates
+};
+
+struct L1Report {
+  double objective = 0;
+  double violation = 0;  // sum over columns of how far the gradient is from optimal, as a part of that at zero
+  int outer = 0;
+  int inner = 0;
+  bool converged = false;  // the violation fell below eps
+};
+
+/// Coordinate Newton with line search (newGLMNET; Yuan, Ho and Lin, JMLR 2012): a quadratic model of the loss is
+/// minimised together with |w|_1 by a few passes over the coordinates, then a step is taken towards its minimiser
+/// which is halved until the objective falls enough. So the objective never rises.
+///
+/// An object holds scratch space: reuse it for many problems.
+class L1Newton {
+ public:
+  /// Starts at w = 0 and leaves the result in w (n_cols).
+  L1Report solve(L1Loss loss, const L1Problem& problem, const L1Options& options, float* w, Control& control,
+                 int worker);
+
+  /// w.x of every row, for the last problem solved.
+  const float* scores() const { return wx_.data(); }
+
+ private:
+  double find_violations(const L1Problem& problem, const float* w, double shrink);
+  void choose_columns(const L1Problem& problem, const float* w);
+  int descend(const L1Problem& problem, const L1Options& options, double at_zero);
+
+  const L1Kernels& kernels_ = l1_kernels();
+  AlignedVector<float> wx_, direction_, slope_, root_, root_cost_;  // by row
+  std::vector<std::int32_t> active_;                                // columns not shrunk away
+  std::vector<float> gradient_;                                     // by column
+  double largest_violation_ = 0;
+  double inner_eps_ = 1;
+  Random random_{0};
+  // The columns of the quadratic model, scaled by the roots of its diagonal and packed.
+  std::vector<std::int32_t> chosen_;
+  std::vector<std::int64_t> start_;
+  std::vector<std::int32_t> rows_;
+  std::vector<float> values_, diagonal_, model_gradient_, old_, new_;
+  std::vector<std::int32_t> moving_;
+};
+
+}  // namespace umpteen

@@ -1,0 +1,229 @@
+"""FastXML: a forest whose splits optimise nDCG (Prabhu and Varma, KDD 2014).
+
+A node's rows i are sent to one of two sides, δ_i = ±1, each side ranks all labels, r±, and a hyperplane w tells the
+sides apart:
+
+    min  |w|₁ + Σ_i C_δ log(1 + e^(-δ_i w·x_i)) - C_r Σ_i ½(1 + δ_i) nDCG(r⁺, y_i) - C_r Σ_i ½(1 - δ_i) nDCG(r⁻, y_i)
+
+It starts at w = 0 and a random δ. Rankings (each side's labels by the sum of its rows' 1 / ideal DCG) and sides (each
+row to the ranking that serves it better) take turns until no row moves; only then w is trained, by coordinate Newton
+with line search (cpp/include/umpteen/l1_newton.hpp). No step raises the objective. Rows with w·x > 0 go to one child,
+the others to the other, until at most `max_leaf` are left, or w cannot tell them apart; a leaf keeps the mean of its
+rows' labels. Trees differ in their random starts alone, and a row's prediction is the mean of the leaves it falls
+into.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, as_csr, offsets
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.propensity import count_labels
+from umpteen.engines.base import Engine, Parallelism, Resources, Task
+from umpteen.errors import DataError, ParamError
+from umpteen.memory import Estimate, check_fits
+from umpteen.methods.base import Method, TrainingData, fingerprint, train_shards
+from umpteen.models.forest import ForestModel, Tree, leaf_depths
+from umpteen.models.saving import shard_name
+from umpteen.models.store import Part
+from umpteen.params import check_count, check_flag, check_number
+from umpteen.progress import Listener, listening
+from umpteen.threads import resolve_threads
+
+SPLIT_LOSSES = ("ndcg", "ndcg5", "precision5")
+
+
+class FastXML(Method):
+    """A forest of trees that split rows so that both sides' labels are easy to rank.
+
+    Parameters
+    ----------
+    n_trees
+        More are better and slower; 25 lose little.
+    max_leaf
+        Rows a leaf may have.
+    C_delta, C_r
+        Weights of the logistic loss and of the ranking gain against |w|₁. With one update of w the second changes
+        nothing: rankings and sides are settled before w is.
+    labels_per_leaf
+        Labels kept in a leaf, the most frequent ones.
+    balance_sides
+        Whether a row counts ``n / n_side`` times in the loss, so that both sides count alike, as in the authors'
+        program. Without it w tends to send all rows of an uneven node to one side, which ends the tree there.
+    w_updates
+        How often a node's w is trained, sides and rankings being settled anew in between.
+    split_loss
+        What the rankings are judged by: "ndcg" over all labels, or "ndcg5", "precision5" over the first five, which
+        the paper shows to be worse.
+    bias
+        The value of the constant feature; 0 for none.
+    eps, max_outer, max_inner
+        When the training of w ends: at violations of ``eps · min(n⁺, n⁻) / n`` of those at zero (LIBLINEAR's rule), or
+        after so many quadratic models, with so many passes over each.
+    seed
+        Of the random starts. Tree t depends on the seed and t only.
+    normalize, tfidf
+        Scale rows to unit length; weight counts by inverse document frequency first. FastXML takes values as they are.
+    threads, engine
+        How to compute; the model does not depend on them.
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
+    >>> model = umpteen.FastXML(n_trees=10).fit(train.X, train.Y)
+    >>> labels, scores = model.predict_topk(train.X, top_k=3)
+    >>> labels.shape
+    (500, 3)
+    >>> model.add_trees(5, train.X, train.Y).model_.describe()["trees"]
+    15
+    """
+
+    name: ClassVar[str] = "fastxml"
+    parallelism: ClassVar[Parallelism] = "across"
+    model_class = ForestModel
+
+    def __init__(
+        self,
+        n_trees: int = 50,
+        max_leaf: int = 10,
+        C_delta: float = 1.0,
+        C_r: float = 1.0,
+        labels_per_leaf: int = 100,
+        balance_sides: bool = True,
+        w_updates: int = 1,
+        split_loss: str = "ndcg",
+        bias: float = 1.0,
+        eps: float = 0.01,
+        max_outer: int = 10,
+        max_inner: int = 10,
+        seed: int = 0,
+        normalize: bool = False,
+        tfidf: bool = False,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+    ) -> None:
+        self.n_trees = n_trees
+        self.max_leaf = max_leaf
+        self.C_delta = C_delta
+        self.C_r = C_r
+        self.labels_per_leaf = labels_per_leaf
+        self.balance_sides = balance_sides
+        self.w_updates = w_updates
+        self.split_loss = split_loss
+        self.bias = bias
+        self.eps = eps
+        self.max_outer = max_outer
+        self.max_inner = max_inner
+        self.seed = seed
+        self.normalize = normalize
+        self.tfidf = tfidf
+        self.threads = threads
+        self.engine = engine
+
+    def validate(self) -> None:
+        for name in ("n_trees", "max_leaf", "labels_per_leaf", "w_updates", "max_outer", "max_inner"):
+            check_count(name, getattr(self, name))
+        check_count("seed", self.seed, low=0)
+        for name in ("C_delta", "C_r", "eps"):
+            check_number(name, getattr(self, name), 0, above=True)
+        check_number("bias", self.bias, 0)
+        for name in ("balance_sides", "normalize", "tfidf"):
+            check_flag(name, getattr(self, name))
+        if self.split_loss not in SPLIT_LOSSES:
+            raise ParamError(f"split_loss must be one of {', '.join(SPLIT_LOSSES)}, but is {self.split_loss!r}")
+        if self.threads is not None:
+            check_count("threads", self.threads, high=4096)
+
+    def preprocessing(self) -> Preprocessing:
+        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
+
+    # --- training -----------------------------------------------------------------------------------------------
+
+    def plan(self, data: TrainingData) -> list[Task]:
+        """A shard is a tree."""
+        return [Task(shard_name(tree), tree, 1.0) for tree in range(self.n_trees)]
+
+    def label_gains(self, Y: Csr) -> NDArray[np.float32]:
+        """What each label in its place is worth."""
+        return np.ones(Y.shape[1], np.float32)
+
+    def tree_input(self, data: TrainingData) -> _native.TreeInput:
+        """The data and the parameters as the kernels take them."""
+        gains = self.label_gains(data.Y)
+        return _native.TreeInput(
+            offsets(data.X),
+            data.X.indices,
+            data.X.data,
+            data.X.shape[1],
+            offsets(data.Y),
+            data.Y.indices,
+            gains,
+            ideal=self.name == "fastxml",
+            leaf_scale=float(gains.max()),
+            bias=data.bias,
+            max_leaf=int(self.max_leaf),
+            labels_per_leaf=int(self.labels_per_leaf),
+            C_delta=float(self.C_delta),
+            C_r=float(self.C_r),
+            balance=bool(self.balance_sides),
+            w_updates=int(self.w_updates),
+            split_loss=self.split_loss,
+            eps=float(self.eps),
+            max_outer=int(self.max_outer),
+            max_inner=int(self.max_inner),
+        )
+
+    def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
+        tree: int = task.plan
+        seed = int(np.random.SeedSequence([int(self.seed), tree]).generate_state(1, np.uint64)[0])
+        arrays: dict[str, Any] = _native.grow_tree(self.tree_input(data), seed, resources.token)
+        rows = arrays.pop("leaf_rows")
+        depths = leaf_depths(arrays["children"])
+        arrays["weights"] = arrays["weights"].view(np.float16)
+        return Tree(
+            **arrays,
+            bias=data.bias,
+            scale=float(self.label_gains(data.Y).max()),
+            mean_depth=float((depths * rows).sum() / rows.sum()),
+        ).to_part()
+
+    def add_trees(self, n: int, X: Any, Y: Any, *, progress: bool | Listener = False) -> Self:
+        """Grows n more trees on the data the forest was trained on: the same forest as one that had them from the
+        start. It stays in memory until `save`."""
+        self._check_fitted()
+        n = check_count("n", n)
+        X, Y = as_csr(X, "X", self.n_features_in_), as_csr(Y, "Y", self.n_labels_, values=False)
+        known = self._fitted_header.get("fingerprint", {"X": None, "Y": None})
+        same = X.shape[0] == Y.shape[0] == self.train_counts_.n_rows
+        same = same and np.array_equal(count_labels(Y, "Y").counts, self.train_counts_.counts)
+        for name, matrix in (("X", X), ("Y", Y)):
+            same = same and known[name] in (None, fingerprint(matrix))
+        if not same:
+            raise DataError("trees can only be added on the data the forest was trained on, but X or Y differs")
+        check_fits(self.estimate(X, Y), "use fewer threads")
+        self.set_params(**self._fitted_header["params"])
+        old = self.model_.to_parts()
+        self.n_trees += n
+        data = TrainingData(self.preprocessing_.transform(X, threads=self.threads), Y, self.preprocessing_.bias)
+        tasks = self.plan(data)[len(old) :]
+        with listening(progress, f"training {self.name}") as listener:
+            new = train_shards(self, data, tasks, set(), None, listener)
+        header = {**self._fitted_header, "params": {**self._fitted_header["params"], "n_trees": self.n_trees}}
+        self._attach(header, self._shared, old + [new[task.name] for task in tasks])
+        return self
+
+    def estimate(self, X: Csr, Y: Csr) -> Estimate:
+        # A node's rows by column, those of the quadratic model once more, and what is kept per row and label.
+        work = (X.nnz + X.shape[0]) * 20 + (Y.nnz + X.shape[0]) * 60 + (X.shape[1] + Y.shape[1]) * 60
+        leaves = 2 * X.shape[0] / self.max_leaf + 1
+        # Measured: a tree has some tenth as many weights as X has entries, and a leaf few labels of its rows twice.
+        weights = min(0.15 * X.nnz * max(1.0, math.sqrt(self.C_delta)), 2 * leaves * X.shape[1])
+        model_bytes = int(self.n_trees * (weights * 4 + Y.nnz * 4 + leaves * 24))
+        return Estimate(int(work) * resolve_threads(self.threads) + model_bytes, model_bytes)

@@ -1,0 +1,233 @@
+"""Forests: trees whose inner nodes are sparse hyperplanes and whose leaves are short lists of labels.
+
+A tree is one shard. A row goes to the first child of a node if ``w·x > 0``, else to the second; a label's score is
+the mean over the trees of its score in the leaf the row ends in. Only the sign of w·x counts, so a node's weights are
+float16 at a scale of their own; their features are kept as 8- or 16-bit distances; leaf scores are 16-bit fractions.
+No row ids are kept. cpp/include/umpteen/forest.hpp specifies the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, offsets
+from umpteen.errors import ModelCorruptError
+from umpteen.memory import Estimate, check_fits
+from umpteen.models.linear import LinearShard, check_label_ids
+from umpteen.models.store import Part
+from umpteen.params import check_count
+from umpteen.threads import resolve_threads
+
+_ARRAYS = ("children", "weight_ptr", "gaps", "weights", "leaf_ptr", "leaf_labels", "leaf_scores")
+_FACTS = ("bias", "scale", "mean_depth")
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """One tree, as it lies in its files."""
+
+    children: NDArray[np.int32]  # 2 per inner node: an inner node, or ~leaf
+    weight_ptr: NDArray[np.uint32]  # n_inner + 1
+    gaps: NDArray[Any]  # uint8 or uint16: distances between features
+    weights: NDArray[np.float16]
+    leaf_ptr: NDArray[np.uint32]  # n_leaves + 1
+    leaf_labels: NDArray[Any]  # uint16 or int32
+    leaf_scores: NDArray[np.uint16]  # 65535 is `scale`
+    bias: float  # the value of the constant feature
+    scale: float
+    mean_depth: float  # of the training rows' leaves
+
+    @classmethod
+    def from_part(cls, part: Part) -> Tree:
+        missing = set(_ARRAYS) - part.arrays.keys()
+        facts = [part.scalars.get(name) for name in _FACTS]
+        if missing or not all(isinstance(fact, (int, float)) and 0 <= fact < np.inf for fact in facts):
+            raise ModelCorruptError(
+                f"a tree needs its arrays and a bias, a scale and a mean depth of at least 0 ({sorted(missing)}, {facts})"
+            )
+        fields = {name: part.arrays[name] for name in _ARRAYS} | {name: part.scalars[name] for name in _FACTS}
+        return cls(**fields)
+
+    def to_part(self) -> Part:
+        return Part({name: getattr(self, name) for name in _ARRAYS}, {name: getattr(self, name) for name in _FACTS})
+
+    @property
+    def n_leaves(self) -> int:
+        return len(self.leaf_ptr) - 1
+
+    def features(self) -> NDArray[np.int64]:
+        """The feature of every stored weight, those of 0 that only bridge a gap included."""
+        features = np.cumsum(self.gaps, dtype=np.int64)
+        starts = self.weight_ptr[:-1].astype(np.int64)
+        before = np.concatenate([[0], features])[starts]
+        return features - np.repeat(before, np.diff(self.weight_ptr.astype(np.int64)))
+
+
+def leaf_depths(children: NDArray[np.int32]) -> NDArray[np.int64]:
+    """How many inner nodes lie above each leaf."""
+    n_inner = len(children) // 2
+    depth = np.zeros(n_inner, np.int64)
+    leaves = np.zeros(n_inner + 1, np.int64)
+    for node, (first, second) in enumerate(children.reshape(-1, 2).tolist()):
+        for child in (first, second):
+            if child >= 0:
+                depth[child] = depth[node] + 1
+            else:
+                leaves[~child] = depth[node] + 1
+    return leaves
+
+
+@dataclass(frozen=True, eq=False)
+class Centroids:
+    """A block of label centroids, which re-rank what the trees name; see PfastreXML."""
+
+    shard: LinearShard  # with a bias of -|m|²/2
+    alpha: float
+    gamma: float
+    candidates: int
+
+    @classmethod
+    def from_part(cls, part: Part) -> Centroids:
+        values = [part.scalars.get(name) for name in ("alpha", "gamma", "candidates")]
+        if not all(isinstance(value, (int, float)) for value in values):
+            raise ModelCorruptError(f"centroids need alpha, gamma and candidates, but have {values}")
+        return cls(LinearShard.from_part(part), *values)  # type: ignore[arg-type]
+
+    def to_part(self) -> Part:
+        part = self.shard.to_part()
+        scalars = {"alpha": self.alpha, "gamma": self.gamma, "candidates": self.candidates}
+        return Part(part.arrays, {**part.scalars, **scalars})
+
+
+class ForestModel:
+    """The mean of some trees, and, where there are any, label centroids that re-rank it.
+
+    Parameters
+    ----------
+    trees
+        At least one; all with the same bias and scale.
+    n_features, n_labels
+        The model's shape.
+    centroids
+        Blocks of labels.
+    """
+
+    family = "forest"
+
+    def __init__(
+        self, trees: Iterable[Tree], n_features: int, n_labels: int, centroids: Iterable[Centroids] = ()
+    ) -> None:
+        self.trees = list(trees)
+        self.centroids = list(centroids)
+        self.n_features = n_features
+        self.n_labels = n_labels
+        if not self.trees:
+            raise ModelCorruptError("a forest needs at least one tree")
+        if len({(tree.bias, tree.scale) for tree in self.trees}) > 1:
+            raise ModelCorruptError("the trees of a forest must have one bias and one scale")
+        self._scorer = _native.ForestScorer(n_features, n_labels, self.trees[0].bias, self.trees[0].scale)
+        try:
+            for tree in self.trees:
+                self._scorer.add_tree(*(getattr(tree, name) for name in _ARRAYS))
+            for block in self.centroids:
+                shard = block.shard
+                self._scorer.add_centroids(
+                    shard.indptr,
+                    shard.position_ptr,
+                    shard.positions,
+                    shard.weights,
+                    shard.bias,
+                    shard.label_ids,
+                    shard.scale,
+                )
+                self._scorer.set_vote(block.alpha, block.gamma, block.candidates)
+        except (ValueError, TypeError) as error:
+            raise ModelCorruptError(f"a tree is not usable: {str(error).splitlines()[0]}") from error
+
+    def __reduce__(self) -> Any:
+        # Pickle for process pools and copies; models on disk are directories without it.
+        return ForestModel, (self.trees, self.n_features, self.n_labels, self.centroids)
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
+        trees = [part for part in parts if "children" in part.arrays]
+        others = [part for part in parts if "children" not in part.arrays]
+        return cls(
+            [Tree.from_part(part) for part in trees],
+            n_features,
+            n_labels,
+            [Centroids.from_part(part) for part in others],
+        )
+
+    def to_parts(self) -> list[Part]:
+        """Centroids first, so that trees can be added behind."""
+        return [block.to_part() for block in self.centroids] + [tree.to_part() for tree in self.trees]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "trees": len(self.trees),
+            "leaves": sum(tree.n_leaves for tree in self.trees),
+            "weights": sum(len(tree.weights) for tree in self.trees),
+            "leaf_labels": sum(len(tree.leaf_labels) for tree in self.trees),
+            "mean_depth": round(float(np.mean([tree.mean_depth for tree in self.trees])), 2),
+            "centroid_weights": sum(block.shard.nnz for block in self.centroids),
+        }
+
+    def find_leaves(self, X: Csr, *, threads: int | None = None) -> NDArray[np.int32]:
+        """The leaf of each row in each tree, n_rows x n_trees."""
+        leaves: NDArray[np.int32] = self._scorer.leaves(offsets(X), X.indices, X.data, resolve_threads(threads))
+        return leaves
+
+    def predict_topk(
+        self,
+        X: Csr,
+        top_k: int = 5,
+        *,
+        exclude: ArrayLike | None = None,
+        include: ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The best labels of each row, best first; ties go to the lower label id. Only labels of the leaves a row
+        ends in are ranked.
+
+        Parameters
+        ----------
+        X : CSR float32, n_rows x n_features
+            Already preprocessed.
+        exclude, include : label ids, optional
+            Labels that must not be, or alone may be, ranked; applied before the cut.
+
+        Returns
+        -------
+        labels : int32, n_rows x top_k
+            Padded with -1 where fewer labels can be ranked.
+        scores : float32, n_rows x top_k
+            Padded with -inf.
+        """
+        n_threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
+        top_k = check_count("top_k", top_k)
+        ranked = min(top_k, self.n_labels)
+        check_fits(Estimate(8 * X.shape[0] * (top_k + ranked), 0), "ask for fewer labels or fewer rows at a time")
+        allowed = self._allowed(exclude, include)
+        labels, scores = self._scorer.topk(offsets(X), X.indices, X.data, ranked, n_threads, allowed)
+        if ranked < top_k:
+            pads = ((0, 0), (0, top_k - ranked))
+            labels = np.pad(labels, pads, constant_values=-1)
+            scores = np.pad(scores, pads, constant_values=-np.inf)
+        return labels, scores
+
+    def _allowed(self, exclude: ArrayLike | None, include: ArrayLike | None) -> NDArray[np.uint8] | None:
+        if exclude is None and include is None:
+            return None
+        allowed = np.full(self.n_labels, include is None, np.uint8)
+        if include is not None:
+            allowed[check_label_ids(include, self.n_labels, "include")] = 1
+        if exclude is not None:
+            allowed[check_label_ids(exclude, self.n_labels, "exclude")] = 0
+        return allowed
