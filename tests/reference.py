@@ -193,3 +193,70 @@ def logistic_gradient(
     u = -s * (X.astype(np.float64) @ w + b * bias)
     factor = -C * np.where(y, cost, 1.0) * s / (1 + np.exp(-u))
     return w + X.astype(np.float64).T @ factor, float(b + bias * factor.sum())
+
+
+def l1_objective(X: Any, sign: Any, cost: Any, w: Any, loss: str) -> float:
+    """|w|₁ + Σ cost · loss(sign · w·x), in float64."""
+    m = sign * (X.astype(np.float64) @ np.asarray(w, np.float64))
+    values = np.logaddexp(0, -m) if loss == "logistic" else np.maximum(0, 1 - m) ** 2
+    return float(np.abs(w).sum() + np.sum(cost * values))
+
+
+def rank_sides(Y: Any, delta: Any, gains: Any, ideal: bool = True) -> NDArray[np.float64]:
+    """Twin of FastXML's ranking step: what each label is worth where it stands, on the sides -1 and +1.
+
+    A side ranks its labels by the sum of its rows' I(y), ties by id; labels it lacks come after, by id.
+    """
+    Y = np.asarray(Y)
+    worth = np.zeros((2, Y.shape[1]))
+    for side, sign in enumerate((-1, 1)):
+        score = np.zeros(Y.shape[1])
+        for i in np.flatnonzero(delta == sign):
+            score[Y[i] > 0] += inverse_ideal(int(Y[i].sum()), ideal)
+        key = (score * gains).astype(np.float32)
+        present = Y.any(axis=0)
+        order = sorted(np.flatnonzero(present), key=lambda label: (-key[label], label))
+        for place, label in enumerate(order):
+            worth[side, label] = gains[label] / np.log2(place + 2)
+    return worth
+
+
+def inverse_ideal(n: int, ideal: bool = True) -> float:
+    """I(y) of a row with n labels."""
+    return 1 / sum(1 / np.log2(place + 2) for place in range(n)) if n and ideal else float(n > 0)
+
+
+def assign_sides(Y: Any, delta: Any, worth: Any, ideal: bool = True) -> NDArray[np.int8]:
+    """Twin of FastXML's step for δ while w is 0: each row to the side whose ranking serves it better."""
+    out = np.array(delta, np.int8)
+    for i, row in enumerate(np.asarray(Y)):
+        gain = (worth @ row) * inverse_ideal(int(row.sum()), ideal)
+        if abs(gain[1] - gain[0]) > 1e-12:
+            out[i] = 1 if gain[1] > gain[0] else -1
+    return out
+
+
+def split_rows(Y: Any, delta: Any, gains: Any, ideal: bool = True) -> NDArray[np.int8]:
+    """Rankings and sides in turn, until no row moves."""
+    while True:
+        moved = assign_sides(Y, delta, rank_sides(Y, delta, gains, ideal), ideal)
+        if np.array_equal(moved, delta):
+            return moved
+        delta = moved
+
+
+def forest_scores(trees: list[Any], X: Any, n_labels: int) -> NDArray[np.float64]:
+    """Twin of forest_topk: the mean of the leaves each row falls into, n_rows x n_labels."""
+    dense = np.hstack([X.toarray(), np.full((X.shape[0], 1), trees[0].bias)]).astype(np.float64)
+    scores = np.zeros((X.shape[0], n_labels))
+    for tree in trees:
+        features = tree.features()
+        for i, x in enumerate(dense):
+            node = 0 if len(tree.children) else -1
+            while node >= 0:
+                run = slice(int(tree.weight_ptr[node]), int(tree.weight_ptr[node + 1]))
+                score = tree.weights[run].astype(np.float64) @ x[features[run]]
+                node = int(tree.children[2 * node + (0 if score > 0 else 1)])
+            run = slice(int(tree.leaf_ptr[~node]), int(tree.leaf_ptr[~node + 1]))
+            scores[i, tree.leaf_labels[run]] += tree.leaf_scores[run] / 65535 * tree.scale
+    return scores / len(trees)

@@ -207,7 +207,8 @@ def test_copies_and_pickles(cls, tiny):
 @every_method
 def test_parameters_are_checked_for_their_kind(cls, tiny):
     (count,) = FOUR_SHARDS.get(cls.name, {"labels_per_shard": 10})
-    for bad in ({count: "abc"}, {count: 1.5}, {count: True}, {"tfidf": 1}, {"normalize": "no"}, {"threads": "x"}, {"threads": float("inf")}, {"threads": 99999}):  # fmt: skip
+    for bad in ({count: "abc"}, {count: 1.5}, {count: True}, {"tfidf": 1}, {"normalize": "no"},
+                {"threads": "x"}, {"threads": float("inf")}, {"threads": 99999}):  # fmt: skip
         (name,) = bad
         with pytest.raises(ParamError, match=f"{name} must be .*, but is"):
             cls(**bad).fit(tiny.X, tiny.Y)

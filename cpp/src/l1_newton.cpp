@@ -136,19 +136,35 @@ double L1Newton::find_violations(const L1Problem& problem, const float* w, doubl
   return total;
 }
 
-/// The columns whose weights may move: those that are not zero, and those that want to leave it. The others would
-/// stay where they are unless these push them, which the next gradient will show.
+/// The columns whose weights may move: those that are not zero, and of those that want to leave it the ones that want
+/// it most. The others stay where they are; the next gradient will show them.
 void L1Newton::choose_columns(const L1Problem& problem, const float* w) {
   const ColumnsView& X = problem.X;
   chosen_.clear();
-  start_.assign(1, 0);
-  for (const std::int32_t c : active_)
-    if (w[c] != 0 || std::abs(gradient_[static_cast<std::size_t>(c)]) > 1) {
+  leaving_.clear();
+  for (const std::int32_t c : active_) {
+    if (w[c] != 0)
       chosen_.push_back(c);
-      start_.push_back(start_.back() + X.start[c + 1] - X.start[c]);
-    }
+    else if (std::abs(gradient_[static_cast<std::size_t>(c)]) > 1)
+      leaving_.push_back(c);
+  }
+  // No more new ones at a time than there are rows or old ones: a solution seldom needs more, and a short list is
+  // quick.
+  const std::size_t most = std::max({std::size_t{32}, static_cast<std::size_t>(X.n_rows), chosen_.size()});
+  if (leaving_.size() > most) {
+    std::nth_element(leaving_.begin(), leaving_.begin() + static_cast<std::ptrdiff_t>(most), leaving_.end(),
+                     [&](std::int32_t a, std::int32_t b) {
+                       const float ga = std::abs(gradient_[static_cast<std::size_t>(a)]);
+                       const float gb = std::abs(gradient_[static_cast<std::size_t>(b)]);
+                       return ga != gb ? ga > gb : a < b;
+                     });
+    leaving_.resize(most);
+  }
+  chosen_.insert(chosen_.end(), leaving_.begin(), leaving_.end());
+  start_.assign(1, 0);
+  for (const std::int32_t c : chosen_) start_.push_back(start_.back() + X.start[c + 1] - X.start[c]);
   const std::size_t n = chosen_.size();
-  rows_.resize(static_cast<std::size_t>(start_.back()));
+  rows_.resize(n);
   values_.resize(static_cast<std::size_t>(start_.back()));
   diagonal_.resize(n);
   model_gradient_.resize(n);
@@ -157,7 +173,7 @@ void L1Newton::choose_columns(const L1Problem& problem, const float* w) {
     const std::int32_t c = chosen_[k];
     const std::int64_t begin = X.start[c];
     const std::int64_t size = X.start[c + 1] - begin;
-    std::copy_n(X.rows + begin, size, rows_.data() + start_[k]);
+    rows_[k] = X.rows + begin;
     diagonal_[k] =
         kernels_.scale_column(size, X.rows + begin, X.values + begin, root_.data(), values_.data() + start_[k]) +
         1e-12F;
@@ -174,8 +190,8 @@ int L1Newton::descend(const L1Problem& problem, const L1Options& options, double
   std::iota(moving_.begin(), moving_.end(), 0);
   std::fill(direction_.begin(), direction_.end(), 0.0F);
   L1Pass pass{start_.data(),
-              rows_.data(),
               values_.data(),
+              rows_.data(),
               model_gradient_.data(),
               diagonal_.data(),
               new_.data(),

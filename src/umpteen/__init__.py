@@ -23,6 +23,7 @@ _HOMES = {
     "FastXML": "umpteen.methods.fastxml",
     "Metrics": "umpteen.evaluation.metrics",
     "PPDSparse": "umpteen.methods.ppdsparse",
+    "PfastreXML": "umpteen.methods.pfastrexml",
     "evaluate": "umpteen.evaluation.metrics",
     "load": "umpteen.methods",
     "make_synthetic": "umpteen.data.synthetic",
@@ -75,3 +76,4 @@ if TYPE_CHECKING:
     from umpteen.methods.dismec import DiSMEC as DiSMEC
     from umpteen.methods.fastxml import FastXML as FastXML
     from umpteen.methods.ppdsparse import PPDSparse as PPDSparse
+    from umpteen.methods.pfastrexml import PfastreXML as PfastreXML

@@ -70,9 +70,9 @@ class L1Newton {
   double inner_eps_ = 1;
   Random random_{0};
   // The columns of the quadratic model, scaled by the roots of its diagonal and packed.
-  std::vector<std::int32_t> chosen_;
+  std::vector<std::int32_t> chosen_, leaving_;
   std::vector<std::int64_t> start_;
-  std::vector<std::int32_t> rows_;
+  std::vector<const std::int32_t*> rows_;
   std::vector<float> values_, diagonal_, model_gradient_, old_, new_;
   std::vector<std::int32_t> moving_;
 };

@@ -97,16 +97,16 @@ enum class L1Loss { logistic, squared_hinge };
 
 /// One pass of coordinate descent over a quadratic model; src/simd/l1.cpp says what it computes.
 struct L1Pass {
-  const std::int64_t* start;  // the model's columns, already scaled by the roots of its diagonal
-  const std::int32_t* rows;
+  const std::int64_t* start;  // by column: where its values are, already scaled by the roots of the diagonal
   const float* values;
-  const float* gradient;  // by column: of the loss, where the model was made
-  const float* diagonal;  // by column: of the model
-  float* w;               // by column, moved
-  float* moved;           // by row: scaled columns times what w has moved
-  float shrink;           // a column at zero whose gradient is this far inside [-1, 1] is dropped
-  double violations;      // out: their sum
-  double largest;         // out
+  const std::int32_t* const* rows;  // by column: the rows of its values
+  const float* gradient;            // by column: of the loss, where the model was made
+  const float* diagonal;            // by column: of the model
+  float* w;                         // by column, moved
+  float* moved;                     // by row: scaled columns times what w has moved
+  float shrink;                     // a column at zero whose gradient is this far inside [-1, 1] is dropped
+  double violations;                // out: their sum
+  double largest;                   // out
 };
 
 /// The innermost loops of L1-regularised training.

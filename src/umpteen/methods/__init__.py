@@ -14,6 +14,7 @@ METHODS = {
     "dismec": "umpteen.methods.dismec:DiSMEC",
     "ppdsparse": "umpteen.methods.ppdsparse:PPDSparse",
     "fastxml": "umpteen.methods.fastxml:FastXML",
+    "pfastrexml": "umpteen.methods.pfastrexml:PfastreXML",
 }
 
 

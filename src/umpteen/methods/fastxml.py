@@ -64,12 +64,12 @@ class FastXML(Method):
     bias
         The value of the constant feature; 0 for none.
     eps, max_outer, max_inner
-        When the training of w ends: at violations of ``eps · min(n⁺, n⁻) / n`` of those at zero (LIBLINEAR's rule), or
-        after so many quadratic models, with so many passes over each.
+        When the training of w ends: at violations of ``eps · min(n⁺, n⁻) / n`` of those at zero (LIBLINEAR's rule),
+        or after so many quadratic models, with so many passes over each.
     seed
         Of the random starts. Tree t depends on the seed and t only.
     normalize, tfidf
-        Scale rows to unit length; weight counts by inverse document frequency first. FastXML takes values as they are.
+        Scale rows to unit length; weight counts by inverse document frequency first. By default values stay.
     threads, engine
         How to compute; the model does not depend on them.
 

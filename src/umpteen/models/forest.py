@@ -49,7 +49,7 @@ class Tree:
         facts = [part.scalars.get(name) for name in _FACTS]
         if missing or not all(isinstance(fact, (int, float)) and 0 <= fact < np.inf for fact in facts):
             raise ModelCorruptError(
-                f"a tree needs its arrays and a bias, a scale and a mean depth of at least 0 ({sorted(missing)}, {facts})"
+                f"a tree needs its arrays, and a bias, scale and mean depth not below 0 ({sorted(missing)}, {facts})"
             )
         fields = {name: part.arrays[name] for name in _ARRAYS} | {name: part.scalars[name] for name in _FACTS}
         return cls(**fields)

@@ -1,0 +1,154 @@
+"""PfastreXML: FastXML for rare labels (Jain, Prabhu and Varma, KDD 2016).
+
+Two changes. A label in its place is worth 1 / p_l, with p_l its propensity, and a row's gain is no longer divided by
+the best it could be; so splits and leaves favour labels that are rarely given. And what the trees name is ranked anew
+together with how near the row is to each label's centroid m_l, the mean of the label's rows scaled to length 1:
+
+    score = trees^α · (1 / (1 + exp(γ |x / |x| - m_l|²)))^(1 - α)
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from umpteen.data.matrix import Csr
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.propensity import LabelCounts, check_constants, propensities
+from umpteen.engines.base import Engine, Resources, Task
+from umpteen.errors import ParamError
+from umpteen.memory import Estimate
+from umpteen.methods.base import TrainingData
+from umpteen.methods.fastxml import FastXML
+from umpteen.methods.one_vs_rest import count_weights_bound
+from umpteen.models.forest import Centroids
+from umpteen.models.linear import LinearShard
+from umpteen.models.saving import shard_name
+from umpteen.models.store import Part
+from umpteen.params import check_count, check_number
+
+#: Labels whose centroids are stored together.
+_LABELS_PER_SHARD = 16384
+#: Products per piece of work: some hundredths of a second.
+_WORK_PER_PIECE = 2_000_000
+
+
+class PfastreXML(FastXML):
+    """FastXML with gains divided by propensity, re-ranked by label centroids.
+
+    Parameters
+    ----------
+    alpha
+        The trees' share of the score, in [0, 1]; the centroids have the rest.
+    gamma
+        How fast a centroid's voice fades with its distance.
+    candidates
+        Of the labels the trees name, only so many best are ranked anew; the others are dropped.
+    A, B
+        The propensity's constants.
+    n_trees, max_leaf, C_delta, C_r, labels_per_leaf, balance_sides, w_updates, split_loss, bias, eps, max_outer, \
+max_inner, seed, normalize, tfidf, threads, engine
+        As in FastXML.
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
+    >>> labels, scores = umpteen.PfastreXML(n_trees=10).fit(train.X, train.Y).predict_topk(train.X, top_k=3)
+    >>> labels.shape
+    (500, 3)
+    """
+
+    name: ClassVar[str] = "pfastrexml"
+
+    def __init__(
+        self,
+        alpha: float = 0.8,
+        gamma: float = 30.0,
+        candidates: int = 1000,
+        A: float = 0.55,
+        B: float = 1.5,
+        n_trees: int = 50,
+        max_leaf: int = 10,
+        C_delta: float = 1.0,
+        C_r: float = 1.0,
+        labels_per_leaf: int = 100,
+        balance_sides: bool = True,
+        w_updates: int = 1,
+        split_loss: str = "ndcg",
+        bias: float = 1.0,
+        eps: float = 0.01,
+        max_outer: int = 10,
+        max_inner: int = 10,
+        seed: int = 0,
+        normalize: bool = False,
+        tfidf: bool = False,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+    ) -> None:
+        super().__init__(
+            n_trees=n_trees, max_leaf=max_leaf, C_delta=C_delta, C_r=C_r, labels_per_leaf=labels_per_leaf,
+            balance_sides=balance_sides, w_updates=w_updates, split_loss=split_loss, bias=bias, eps=eps,
+            max_outer=max_outer, max_inner=max_inner, seed=seed, normalize=normalize, tfidf=tfidf, threads=threads,
+            engine=engine,
+        )  # fmt: skip
+        self.alpha = alpha
+        self.gamma = gamma
+        self.candidates = candidates
+        self.A = A
+        self.B = B
+
+    def validate(self) -> None:
+        super().validate()
+        if check_number("alpha", self.alpha, 0) > 1:
+            raise ParamError(f"alpha must be in [0, 1], but is {self.alpha!r}")
+        check_number("gamma", self.gamma, 0)
+        check_count("candidates", self.candidates)
+        check_constants(self.A, self.B)
+
+    def plan(self, data: TrainingData) -> list[Task]:
+        """Blocks of centroids, then a shard per tree."""
+        blocks = range(0, data.Y.shape[1], _LABELS_PER_SHARD)
+        labels = [np.arange(begin, min(begin + _LABELS_PER_SHARD, data.Y.shape[1])) for begin in blocks]
+        plans = [*labels, *range(self.n_trees)]
+        return [Task(shard_name(i), plan, 1.0) for i, plan in enumerate(plans)]
+
+    def label_gains(self, Y: Csr) -> NDArray[np.float32]:
+        """1 / p_l; too few rows for propensities have them all alike."""
+        if Y.shape[0] < 3:
+            return np.ones(Y.shape[1], np.float32)
+        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        return (1 / propensities(LabelCounts(counts, Y.shape[0]), self.A, self.B)).astype(np.float32)
+
+    def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
+        if not isinstance(task.plan, np.ndarray):
+            return super().train_shard(data, task, resources)
+        means = _mean_rows(data, task.plan, resources)
+        squares = np.asarray(means.multiply(means).sum(axis=1)).ravel()
+        shard = LinearShard.from_weights(means, -squares / 2, task.plan)
+        return Centroids(shard, float(self.alpha), float(self.gamma), int(self.candidates)).to_part()
+
+    def estimate(self, X: Csr, Y: Csr) -> Estimate:
+        forest = super().estimate(X, Y)
+        weights = int(count_weights_bound(X, Y).sum())
+        model_bytes = forest.model_bytes + weights * 4 + (X.shape[1] + 2 * Y.shape[1]) * 8
+        return Estimate(forest.peak_bytes + weights * 40 + X.nnz * 8, model_bytes)
+
+
+def _mean_rows(data: TrainingData, labels: NDArray[Any], resources: Resources) -> Any:
+    """The mean of each label's rows, scaled to length 1: sparse, n_labels x n_features."""
+    unit = Preprocessing(normalize=True).transform(data.X, threads=resources.threads)
+    members = data.rows_of[:, labels].T.tocsr()
+    # In pieces of about as much work each, so that an interrupt is heard between them.
+    work = np.concatenate([[0], np.cumsum(np.diff(unit.indptr)[members.indices], dtype=np.int64)])[members.indptr]
+    sums, begin = [], 0
+    while begin < len(labels):
+        resources.raise_if_cancelled()
+        end = max(begin + 1, int(np.searchsorted(work, work[begin] + _WORK_PER_PIECE, side="right")) - 1)
+        sums.append(members[begin:end] @ unit)
+        begin = end
+    counts = np.maximum(np.diff(members.indptr), 1).astype(np.float32)
+    return sp.diags(1 / counts) @ sp.vstack(sums, format="csr")
