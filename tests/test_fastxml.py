@@ -441,3 +441,23 @@ def test_losses_over_five_labels_are_worse(bibtex):
     ]
     assert (found[0] > found[1] + 3).all()
     assert (found[1] > found[2] + 1).all()
+
+
+def test_accuracy_on_bibtex(bibtex):
+    train, test = bibtex
+    found = precision(umpteen.FastXML().fit(train.X, train.Y), test)
+    assert (found >= [62.9, 38.5, 28.2]).all(), found  # forests differ by some tenths from seed to seed
+
+
+def test_pfastrexml_on_bibtex(bibtex):
+    train, test = bibtex
+    found = precision(umpteen.PfastreXML().fit(train.X, train.Y), test)
+    assert (found >= [63.2, 39.5, 29.1]).all(), found
+
+
+def test_accuracy_and_size_on_eurlex(eurlex, tmp_path):
+    train, test = eurlex
+    model = umpteen.FastXML().fit(train.X, train.Y, tmp_path / "m")
+    found = precision(model, test)
+    assert (found >= [71.6, 60.0, 50.4]).all(), found
+    assert sum(f.stat().st_size for f in (tmp_path / "m").rglob("*")) < 60e6

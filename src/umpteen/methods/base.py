@@ -316,7 +316,8 @@ class Method(abc.ABC):
         X = as_csr(X, "X", self.n_features_in_)
         threads = self.threads if threads is None else threads
         X = self.preprocessing_.transform(X, threads=1 if X.shape[0] == 1 else threads)
-        return self.model_.predict_topk(
+        model: Model = self.model_
+        return model.predict_topk(
             X,
             top_k,
             exclude=self._label_ids(exclude, "exclude"),

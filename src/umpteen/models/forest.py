@@ -66,7 +66,7 @@ class Tree:
         features = np.cumsum(self.gaps, dtype=np.int64)
         starts = self.weight_ptr[:-1].astype(np.int64)
         before = np.concatenate([[0], features])[starts]
-        return features - np.repeat(before, np.diff(self.weight_ptr.astype(np.int64)))
+        return features - np.repeat(before, self.weight_ptr[1:].astype(np.int64) - starts)
 
 
 def leaf_depths(children: NDArray[np.int32]) -> NDArray[np.int64]:
