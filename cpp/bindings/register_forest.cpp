@@ -46,6 +46,7 @@ nb::dict solve_l1_binding(const Vector<std::int64_t>& indptr, const Vector<std::
   if (loss != "logistic" && loss != "squared_hinge")
     throw std::invalid_argument("loss must be one of logistic, squared_hinge, but is '" + loss + "'");
   auto w = make_array<float>(columns.n_rows);
+  std::fill_n(w.get(), columns.n_rows, 0.0F);
   L1Report report;
   {
     Control control = make_control(token);

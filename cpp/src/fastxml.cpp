@@ -56,7 +56,10 @@ class Splitter {
       const std::vector<std::int8_t> before = out.delta;
       alternate(trace, out);
       if (update > 0 && out.delta == before) break;
-      if (n_columns_ == 0) build_columns();
+      if (n_columns_ == 0) {
+        build_columns();
+        w_.assign(static_cast<std::size_t>(n_columns_), 0.0F);
+      }
       train_w(out);
       if (trace) record(out, 3);
     }
@@ -263,7 +266,6 @@ class Splitter {
       sign_[i] = out.delta[i];
       row_cost_[i] = static_cast<float>(cost_[out.delta[i] > 0]);
     }
-    w_.resize(static_cast<std::size_t>(n_columns_));
     const ColumnsView columns{static_cast<std::int64_t>(n), n_columns_, start_.data(), column_rows_.data(),
                               values_.data()};
     L1Options solver = options_.solver;

@@ -33,7 +33,6 @@ L1Report L1Newton::solve(L1Loss loss, const L1Problem& problem, const L1Options&
   const ColumnsView& X = problem.X;
   const auto n_rows = static_cast<std::size_t>(X.n_rows);
   const auto n_cols = static_cast<std::size_t>(X.n_cols);
-  std::fill_n(w, n_cols, 0.0F);
   wx_.assign(n_rows, 0.0F);
   direction_.assign(n_rows, 0.0F);
   slope_.resize(n_rows);
@@ -50,16 +49,26 @@ L1Report L1Newton::solve(L1Loss loss, const L1Problem& problem, const L1Options&
     return kernels_.total_loss(loss, X.n_rows, wx_.data(), direction_.data(), step, problem.sign, problem.cost);
   };
   L1Report report;
-  double value = total_loss(0);
-  double length = 0;  // |w|_1
-  double at_zero = 0;
   double shrink = kInfinity;
+  double at_zero = -1;  // the violations there; not known yet
+  double length = sum_of_magnitudes(w, X.n_cols);
+  if (length > 0) {
+    start_w_.assign(n_cols, 0.0F);
+    kernels_.derivatives(loss, X.n_rows, wx_.data(), problem.sign, problem.cost, root_cost_.data(), slope_.data(),
+                         root_.data());
+    at_zero = find_violations(problem, start_w_.data(), shrink);
+    for (std::size_t c = 0; c < n_cols; ++c)
+      if (w[c] != 0)
+        kernels_.add_column(X.start[c + 1] - X.start[c], X.rows + X.start[c], X.values + X.start[c], w[c],
+                            wx_.data());
+  }
+  double value = total_loss(0);
   for (;;) {
     control.check_in(worker);
     kernels_.derivatives(loss, X.n_rows, wx_.data(), problem.sign, problem.cost, root_cost_.data(), slope_.data(),
                          root_.data());
     const double violations = find_violations(problem, w, shrink);
-    if (report.outer == 0) at_zero = violations;
+    if (at_zero < 0) at_zero = violations;
     report.violation = at_zero > 0 ? violations / at_zero : 0;
     if (violations <= options.eps * at_zero) {
       report.converged = active_.size() == n_cols;

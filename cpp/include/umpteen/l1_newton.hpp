@@ -50,7 +50,7 @@ struct L1Report {
 /// An object holds scratch space: reuse it for many problems.
 class L1Newton {
  public:
-  /// Starts at w = 0 and leaves the result in w (n_cols).
+  /// Starts at w (n_cols) and leaves the result there.
   L1Report solve(L1Loss loss, const L1Problem& problem, const L1Options& options, float* w, Control& control,
                  int worker);
 
@@ -73,7 +73,7 @@ class L1Newton {
   std::vector<std::int32_t> chosen_, leaving_;
   std::vector<std::int64_t> start_;
   std::vector<const std::int32_t*> rows_;
-  std::vector<float> values_, diagonal_, model_gradient_, old_, new_;
+  std::vector<float> start_w_, values_, diagonal_, model_gradient_, old_, new_;
   std::vector<std::int32_t> moving_;
 };
 

@@ -66,7 +66,8 @@ class Tree:
         features = np.cumsum(self.gaps, dtype=np.int64)
         starts = self.weight_ptr[:-1].astype(np.int64)
         before = np.concatenate([[0], features])[starts]
-        return features - np.repeat(before, self.weight_ptr[1:].astype(np.int64) - starts)
+        own: NDArray[np.int64] = features - np.repeat(before, self.weight_ptr[1:].astype(np.int64) - starts)
+        return own
 
 
 def leaf_depths(children: NDArray[np.int32]) -> NDArray[np.int64]:
