@@ -75,5 +75,5 @@ if TYPE_CHECKING:
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC
     from umpteen.methods.fastxml import FastXML as FastXML
-    from umpteen.methods.ppdsparse import PPDSparse as PPDSparse
     from umpteen.methods.pfastrexml import PfastreXML as PfastreXML
+    from umpteen.methods.ppdsparse import PPDSparse as PPDSparse
