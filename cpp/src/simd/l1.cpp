@@ -111,30 +111,15 @@ double total_loss(L1Loss loss, std::int64_t n, const float* wx, const float* dir
   return (loss == L1Loss::logistic ? total_of<Logistic> : total_of<SquaredHinge>)(n, wx, direction, step, sign, cost);
 }
 
+/// By scalar loads: gather instructions were no faster where measured.
 inline float dot(std::int64_t n, const std::int32_t* rows, const float* values, const float* v) {
   std::int64_t i = 0;
   float total = 0;
-#if defined(__AVX512F__)
-  if (n >= 16) {
-    __m512 a = _mm512_setzero_ps();
-    __m512 b = _mm512_setzero_ps();
-    for (; i + 32 <= n; i += 32) {
-      a = _mm512_fmadd_ps(_mm512_loadu_ps(values + i), _mm512_i32gather_ps(_mm512_loadu_si512(rows + i), v, 4), a);
-      b = _mm512_fmadd_ps(_mm512_loadu_ps(values + i + 16),
-                          _mm512_i32gather_ps(_mm512_loadu_si512(rows + i + 16), v, 4), b);
-    }
-    if (i + 16 <= n) {
-      a = _mm512_fmadd_ps(_mm512_loadu_ps(values + i), _mm512_i32gather_ps(_mm512_loadu_si512(rows + i), v, 4), a);
-      i += 16;
-    }
-    total = _mm512_reduce_add_ps(_mm512_add_ps(a, b));
-  }
-#endif
-  if (n - i >= 8) {
+  if (n >= 8) {
     float sums[8] = {};
     for (; i + 8 <= n; i += 8)
       for (int j = 0; j < 8; ++j) sums[j] = multiply_add(values[i + j], v[rows[i + j]], sums[j]);
-    total += ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
   }
   for (; i < n; ++i) total = multiply_add(values[i], v[rows[i]], total);
   return total;
@@ -167,15 +152,7 @@ float scale_column(std::int64_t n, const std::int32_t* rows, const float* values
 
 /// out[row] += factor * value
 void add_column(std::int64_t n, const std::int32_t* rows, const float* values, float factor, float* out) {
-  std::int64_t i = 0;
-#if defined(__AVX512F__)
-  const __m512 f = _mm512_set1_ps(factor);
-  for (; i + 16 <= n; i += 16) {
-    const __m512i r = _mm512_loadu_si512(rows + i);
-    _mm512_i32scatter_ps(out, r, _mm512_fmadd_ps(f, _mm512_loadu_ps(values + i), _mm512_i32gather_ps(r, out, 4)), 4);
-  }
-#endif
-  for (; i < n; ++i) out[rows[i]] = multiply_add(factor, values[i], out[rows[i]]);
+  for (std::int64_t i = 0; i < n; ++i) out[rows[i]] = multiply_add(factor, values[i], out[rows[i]]);
 }
 
 /// Moves each listed column's weight to the minimum of |w|_1 + model along it. Columns that are and will stay zero
