@@ -191,7 +191,10 @@ def balance(options) -> None:
                      f"{train.n_rows / leaves.mean():.1f}"])  # fmt: skip
     header = ["data", "mean depth H", "log2(N / 10)", "H / log2(N / 10)", "rows per leaf"]
     write_result(
-        "fastxml-balance", "Balance of FastXML's trees", table(header, rows), "python benchmarks/fastxml.py balance"
+        "fastxml-balance",
+        "Balance of FastXML's trees",
+        table(header, rows),
+        f"python benchmarks/fastxml.py balance --sets {' '.join(options.sets)} --n-trees {options.n_trees}",
     )
 
 
@@ -237,7 +240,12 @@ def sides(options) -> None:
                          f"{train.n_rows * n / facts['leaves']:.1f}"])  # fmt: skip
     header = ["data", "method", "P@1 / 3 / 5", "PSP@1 / 3 / 5", "weights per tree", "rows per leaf"]
     text = f"{options.n_trees} trees.\n\n" + table(header, rows)
-    write_result("fastxml-sides", "What balancing the sides does", text, "python benchmarks/fastxml.py sides")
+    write_result(
+        "fastxml-sides",
+        "What balancing the sides does",
+        text,
+        f"python benchmarks/fastxml.py sides --sets {' '.join(options.sets)} --n-trees {options.n_trees}",
+    )
 
 
 def draw(path: Path, x, lines: dict[str, list[float]], x_title: str, y_title: str) -> None:
