@@ -391,7 +391,7 @@ def test_accuracy_on_mediamill():
     train, test = read_pair("Mediamill")
     found = precision(umpteen.DiSMEC().fit(train.X, train.Y), test)
     # LIBLINEAR one-vs-rest (-s 2 -B 1) on the same rows, less 0.1
-    assert np.all(np.array(found) >= np.array([81.95, 65.75, 51.57]) - 0.1), found
+    assert np.all(np.array(found) >= np.array([81.88, 65.78, 51.56]) - 0.1), found
 
 
 def test_accuracy_on_tate_subjects():
