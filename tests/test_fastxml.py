@@ -62,7 +62,7 @@ def test_the_solver_reaches_liblinears_objective_on_bibtex(simd, bibtex, loss, c
         sign = np.where(train.Y[:, label].toarray().ravel() > 0, 1.0, -1.0)
         costs = np.where(sign > 0, cost[1], cost[0])
         rarer = min((sign > 0).mean(), (sign < 0).mean())  # LIBLINEAR's eps is taken times this
-        out = solve(X, sign, costs, loss, eps=1e-3 * rarer, max_outer=300, max_inner=100)
+        out = solve(X, sign, costs, loss, eps=1e-4 * rarer, max_outer=1000, max_inner=100)
         ours = l1_objective(X, sign, costs, out["w"], loss)
         assert out["converged"]
         assert out["objective"] == pytest.approx(ours, rel=1e-4)
