@@ -201,6 +201,15 @@ def test_prune_makes_a_smaller_model(tmp_path, files, model):
     assert "nDCG" in run("evaluate", tmp_path / "small", files[1])
 
 
+def test_add_labels_refuses_a_forest(capsys, monkeypatch, tmp_path, files):
+    run("train", files[0], "--method", "fastxml", "--set", "n_trees=1", "--model", tmp_path / "forest")
+    arguments = ("add-labels", tmp_path / "forest", files[0], "--model", tmp_path / "new")
+    code, error = fails(capsys, monkeypatch, *arguments)
+    assert code == 1
+    assert "labels can be added to one-vs-rest models, but this is fastxml" in error
+    assert not (tmp_path / "new").exists()
+
+
 def test_add_labels_grows_a_model(tmp_path, files):
     data = umpteen.read_xc(files[0])
     names = [f"thing {i}" for i in range(16)]

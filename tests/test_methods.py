@@ -10,7 +10,7 @@ import umpteen
 from umpteen.errors import DataError, MemoryLimitError, ModelExistsError, NotFittedError, ParamError
 from umpteen.memory import Estimate, available_memory, check_fits, format_bytes
 from umpteen.methods import METHODS, method_class
-from umpteen.models.linear import LinearModel
+from umpteen.methods.one_vs_rest import OneVsRest
 
 from .reference import unit_rows
 
@@ -279,7 +279,7 @@ def test_predict_and_score(cls, tiny):
         model.score(tiny.X, tiny.Y[:10])
 
 
-@every_method
+@pytest.mark.parametrize("cls", [cls for cls in ALL if issubclass(cls, OneVsRest)])
 def test_pruned_models_are_smaller_and_whole(cls, tiny, tmp_path):
     names = [f"n{i}" for i in range(40)]
     model = cls(tfidf=True, labels_per_shard=16).fit(tiny.X, tiny.Y, label_names=names)
@@ -328,14 +328,8 @@ def test_pruning_to_a_directory_takes_the_memory_of_a_shard(tmp_path):
 
 
 def test_only_linear_models_are_pruned(tiny):
-    class Forest(LinearModel):
-        family = "forest"
-
-    class Trees(umpteen.Centroid):
-        model_class = Forest
-
     with pytest.raises(ParamError, match="only linear models have weights to prune, but .* of the family forest"):
-        Trees().fit(tiny.X, tiny.Y).pruned(0.1)
+        umpteen.FastXML(n_trees=1).fit(tiny.X, tiny.Y).pruned(0.1)
 
 
 @every_method

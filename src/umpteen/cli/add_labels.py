@@ -46,9 +46,12 @@ def command(
     umpteen add-labels eurlex.model new.txt.xz --model grown.model
     """
     from umpteen.data.files import read_names
+    from umpteen.errors import ParamError
     from umpteen.methods import load
 
     loaded = load(model).set_params(threads=threads)
+    if not hasattr(loaded, "add_labels"):
+        raise ParamError(f"{model}: labels can be added to one-vs-rest models, but this is {loaded.name}")
     started = time.perf_counter()
     rows = read_data(
         data, format=format, labels=labels, one_based=one_based, threads=threads, n_features=loaded.n_features_in_
