@@ -86,7 +86,7 @@ void NearRows::add(std::int32_t row, float m) {
 void NearRows::number_features() {
   n_local_ = X_.n_cols;
   if (!renumber_) {
-    local_mean_ = mean_;
+    if (local_mean_.empty()) local_mean_ = mean_;  // the same for every label
     return;
   }
   features_.clear();

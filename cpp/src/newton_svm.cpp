@@ -67,7 +67,6 @@ Shared prepare(const SvmProblem& problem, int threads, Control& control) {
 
 /// One label on its way to the optimum.
 struct LabelState {
-  std::int64_t label = 0;
   const std::int32_t* positives = nullptr;
   std::int64_t n_positive = 0;
   double positive_cost = 1;
@@ -181,7 +180,6 @@ class PanelSolver {
   /// Where to begin and where to stop, from the mean of the positives (in panel_) and that of all rows.
   void start(std::int64_t label, std::int64_t lane) {
     LabelState& state = states_[size(lane)];
-    state.label = label;
     state.positives = problem_.label_rows + problem_.label_indptr[label];
     state.n_positive = problem_.label_indptr[label + 1] - problem_.label_indptr[label];
     state.positive_cost = problem_.positive_cost[label];

@@ -28,8 +28,8 @@ from umpteen.engines import make_engine
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import DataError, NotFittedError, ParamError
 from umpteen.memory import Estimate, check_fits
-from umpteen.models.linear import LinearModel, check_label_ids
-from umpteen.models.model import Model
+from umpteen.models.linear import LinearModel
+from umpteen.models.model import Model, check_label_ids
 from umpteen.models.names import Names
 from umpteen.models.saving import save_parts
 from umpteen.models.store import ModelReader, ModelWriter, Part

@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
 from umpteen.errors import ModelCorruptError
-from umpteen.memory import Estimate, check_fits
-from umpteen.models.linear import LinearShard, check_label_ids
+from umpteen.models.linear import LinearShard
+from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.store import Part
-from umpteen.params import check_count
 from umpteen.threads import resolve_threads
 
 _ARRAYS = ("children", "weight_ptr", "gaps", "weights", "leaf_ptr", "leaf_labels", "leaf_scores")
@@ -211,24 +210,6 @@ class ForestModel:
         scores : float32, n_rows x top_k
             Padded with -inf.
         """
-        n_threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
-        top_k = check_count("top_k", top_k)
-        ranked = min(top_k, self.n_labels)
-        check_fits(Estimate(8 * X.shape[0] * (top_k + ranked), 0), "ask for fewer labels or fewer rows at a time")
-        allowed = self._allowed(exclude, include)
-        labels, scores = self._scorer.topk(offsets(X), X.indices, X.data, ranked, n_threads, allowed)
-        if ranked < top_k:
-            pads = ((0, 0), (0, top_k - ranked))
-            labels = np.pad(labels, pads, constant_values=-1)
-            scores = np.pad(scores, pads, constant_values=-np.inf)
-        return labels, scores
-
-    def _allowed(self, exclude: ArrayLike | None, include: ArrayLike | None) -> NDArray[np.uint8] | None:
-        if exclude is None and include is None:
-            return None
-        allowed = np.full(self.n_labels, include is None, np.uint8)
-        if include is not None:
-            allowed[check_label_ids(include, self.n_labels, "include")] = 1
-        if exclude is not None:
-            allowed[check_label_ids(exclude, self.n_labels, "exclude")] = 0
-        return allowed
+        allowed = allow_labels(exclude, include, self.n_labels)
+        mask = None if allowed is None else allowed.astype(np.uint8)
+        return rank_labels(self._scorer, X, top_k, self.n_labels, threads, mask)

@@ -19,17 +19,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr, offsets
+from umpteen.data.matrix import Csr
 from umpteen.errors import DataError, ModelCorruptError, ParamError
-from umpteen.memory import Estimate, check_fits
+from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.store import Part
-from umpteen.params import check_count
-from umpteen.threads import resolve_threads
 
 MAX_LABELS_PER_SHARD = 65536
 WEIGHT_TYPES = ("float16", "float32")
-#: Asking the system what is free takes longer than scoring a row.
-_WORTH_CHECKING = 1_000_000
 _ARRAYS = ("indptr", "position_ptr", "positions", "weights", "bias", "label_ids")
 
 
@@ -249,44 +245,14 @@ class LinearModel:
         scores : float32, n_rows x top_k
             Padded with -inf.
         """
-        # One row is over before a second thread would have started.
-        n_threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
-        top_k = check_count("top_k", top_k)
-        ranked = min(top_k, self.n_labels)
-        n_bytes = 8 * X.shape[0] * (top_k + ranked)
-        if n_bytes > _WORTH_CHECKING:
-            check_fits(Estimate(n_bytes, 0), "ask for fewer labels or fewer rows at a time")
         biases = self._biases(exclude, include)
-        labels, scores = self._scorer.topk(offsets(X), X.indices, X.data, ranked, n_threads, biases)
-        if ranked < top_k:
-            pads = ((0, 0), (0, top_k - ranked))
-            labels = np.pad(labels, pads, constant_values=-1)
-            scores = np.pad(scores, pads, constant_values=-np.inf)
-        return labels, scores
+        return rank_labels(self._scorer, X, top_k, self.n_labels, threads, biases)
 
     def _biases(self, exclude: ArrayLike | None, include: ArrayLike | None) -> list[NDArray[np.float32]] | None:
-        if exclude is None and include is None:
+        allowed = allow_labels(exclude, include, self.n_labels)
+        if allowed is None:
             return None
-        allowed = np.full(self.n_labels, include is None)
-        if include is not None:
-            allowed[check_label_ids(include, self.n_labels, "include")] = True
-        if exclude is not None:
-            allowed[check_label_ids(exclude, self.n_labels, "exclude")] = False
         return [
             np.where(allowed[shard.label_ids], shard.bias, np.float32(-np.inf)).astype(np.float32)
             for shard in self.shards
         ]
-
-
-def check_label_ids(ids: ArrayLike, n_labels: int, name: str) -> NDArray[np.int64]:
-    """Label ids a user gave, as an array; refuses what is not an id of this model."""
-    listed = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, np.ndarray) else ids  # sets and the like
-    array = np.atleast_1d(np.asarray(listed))
-    if array.size == 0:
-        return array.astype(np.int64).ravel()
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ParamError(f"{name} must be a list of label ids, but is {ids!r}"[:200])
-    if array.min() < 0 or array.max() >= n_labels:
-        wrong = array.min() if array.min() < 0 else array.max()
-        raise ParamError(f"{name} must hold label ids in [0, {n_labels}), but has {wrong}")
-    return array.astype(np.int64)
