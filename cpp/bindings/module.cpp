@@ -12,6 +12,8 @@ void register_forest(nanobind::module_& m);
 }  // namespace umpteen
 
 NB_MODULE(_native, m) {
+  // A model that lives until the program ends is no leak; the warning would only alarm users.
+  nanobind::set_leak_warnings(false);
   m.doc() = "The kernels of umpteen. Private: use the functions and classes of the package.";
   umpteen::register_parallel(m);
   umpteen::register_text(m);

@@ -183,7 +183,7 @@ def evaluate(
 
     frequency = train.counts
     group = _group_by_frequency(frequency, min(N_DECILES, n_labels) if deciles else 1)
-    hits = _find_hits(true, ranked, n_threads)
+    hits = _order_hits(true, ranked, n_threads)
     inverse_p = None if train_Y is None else 1 / propensities(train, A, B)
     scores = _rank_scores(true, hits, group, cuts, inverse_p, psp_raw)
     _add_label_scores(scores, true, ranked, hits, group)
@@ -265,9 +265,15 @@ class _Hits:
     label: Ids
 
 
-def _find_hits(true: Csr, ranked: Ids, threads: int) -> _Hits:
-    n_rows, n_labels = true.shape
-    is_hit = _native.find_hits(offsets(true), true.indices, n_labels, ranked, threads)
+def find_hits(Y: Csr, labels: Ids, threads: int | None = None) -> NDArray[np.bool_]:
+    """Which predicted labels are right, n_rows x top_k."""
+    hits = _native.find_hits(offsets(Y), Y.indices, Y.shape[1], labels, resolve_threads(threads))
+    return np.asarray(hits, np.bool_)
+
+
+def _order_hits(true: Csr, ranked: Ids, threads: int) -> _Hits:
+    n_rows = true.shape[0]
+    is_hit = find_hits(true, ranked, threads)
     n_at_rank = is_hit.sum(axis=0, dtype=np.int64)
     rank = np.repeat(np.arange(ranked.shape[1]), n_at_rank)
     row = np.flatnonzero(is_hit.T) - rank * n_rows

@@ -49,7 +49,7 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     params, steps = manifest.get("params"), manifest.get("preprocessing")
     if not isinstance(params, dict) or not isinstance(steps, dict) or set(steps) != {"tfidf", "normalize", "bias"}:
         raise ModelCorruptError(f"{reader.path}: the manifest lacks params or preprocessing")
-    shared = {key: reader.part(key) for key in ("labels", "preprocessing", "names") if reader.has_part(key)}
+    shared = {key: reader.part(key) for key in manifest["parts"] if key not in reader.shard_names}
     if "labels" not in shared or (steps["tfidf"] and "preprocessing" not in shared):
         raise ModelCorruptError(f"{reader.path}: the part that holds the label counts or the idf is missing")
     lengths = {"labels": len(shared["labels"].arrays.get("counts", ()))}

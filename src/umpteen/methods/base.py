@@ -11,7 +11,7 @@ import abc
 import hashlib
 import inspect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -19,15 +19,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from umpteen import _native
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr, make_csr, offsets
+from umpteen.data.matrix import Csr, as_csr, make_csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts, count_labels
 from umpteen.engines import make_engine
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import DataError, NotFittedError, ParamError
+from umpteen.evaluation.metrics import find_hits
 from umpteen.memory import Estimate, check_fits
+from umpteen.models.calibration import Calibration
+from umpteen.models.explanation import Explanation
 from umpteen.models.linear import LinearModel
 from umpteen.models.model import Model, check_label_ids
 from umpteen.models.names import Names
@@ -35,7 +37,6 @@ from umpteen.models.saving import save_parts
 from umpteen.models.store import ModelReader, ModelWriter, Part
 from umpteen.params import check_count, check_number
 from umpteen.progress import Listener, Progress, listening
-from umpteen.threads import resolve_threads
 
 #: Parameters that say how to compute, not what: the model's bytes do not depend on them.
 HOW = ("threads", "engine")
@@ -156,14 +157,28 @@ class Method(abc.ABC):
         progress
             True for a bar at a terminal, or a function that is told.
         """
+        return self._fit(X, Y, model_dir, label_names, resume, progress, {}, {})
+
+    def _fit(
+        self,
+        X: Any,
+        Y: Any,
+        model_dir: PathLike | None,
+        label_names: Sequence[str] | None,
+        resume: bool,
+        progress: bool | Listener,
+        extra_header: Mapping[str, Any],
+        extra_parts: Mapping[str, Part],
+    ) -> Self:
+        """`fit`, with more to keep in the model than the method knows of: what stands before it, such as text."""
         self.validate()
         X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
         self._check_training(X, Y, Y.shape[1], label_names)
         steps = self.preprocessing().fit(X)
         data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
-        shared = _shared_parts(steps, count_labels(Y, "Y").counts, label_names)
+        shared = _shared_parts(steps, count_labels(Y, "Y").counts, label_names) | dict(extra_parts)
         tasks = self.plan(data)  # before the header: it may settle parameters
-        header = self._header(X.shape, Y.shape[1], steps)
+        header = self._header(X.shape, Y.shape[1], steps) | dict(extra_header)
         if model_dir is not None:
             header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y)}
         self._train(data, tasks, {}, header, shared, model_dir, resume, progress)
@@ -237,6 +252,7 @@ class Method(abc.ABC):
         self.model_: Any = self.model_class.from_parts(shards, header["n_features"], header["n_labels"])
         self.train_counts_ = LabelCounts(shared["labels"].arrays["counts"], header["n_train_rows"])
         self.label_names_ = Names.from_part(shared["names"]) if "names" in shared else None
+        self.calibration_ = Calibration.from_part(shared["calibration"]) if "calibration" in shared else None
         self.n_features_in_ = header["n_features"]
         self.n_labels_ = header["n_labels"]
         self._fitted_header = header
@@ -325,6 +341,48 @@ class Method(abc.ABC):
             threads=threads,
         )
 
+    def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> Self:
+        """Learns from held-out rows what scores are worth: probabilities for `predict_proba`, and thresholds.
+
+        Parameters
+        ----------
+        X, Y
+            Rows the model was not trained on, and their labels.
+        top_k
+            How far down each row's ranking to look.
+        """
+        labels, scores = self.predict_topk(X, min(check_count("top_k", top_k), self.n_labels_))
+        Y = self._check_targets(Y, len(labels))
+        hits = find_hits(Y, labels, self.threads)
+        self.calibration_ = Calibration.fit(labels, scores, hits, np.bincount(Y.indices, minlength=self.n_labels_))
+        self._shared = self._shared | {"calibration": self.calibration_.to_part()}
+        return self
+
+    def predict_proba(self, X: Any, top_k: int = 5, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """`predict_topk` with probabilities in place of scores, padded with 0. The model must be calibrated."""
+        labels, scores = self.predict_topk(X, top_k, **options)
+        if self.calibration_ is None:
+            raise NotFittedError(f"this {type(self).__name__} is not calibrated; call calibrate with held-out rows")
+        return labels, self.calibration_.to_probabilities(scores)
+
+    def explain(self, X: Any, label: Any) -> Explanation:
+        """What speaks for and against a label.
+
+        Parameters
+        ----------
+        X : sparse or array, 1 x n_features
+            One row, as given to `fit`.
+        label
+            Its id or name.
+        """
+        self._check_fitted()
+        ids = self._label_ids(label, "label")
+        X = as_csr(X, "X", self.n_features_in_)
+        if X.shape[0] != 1 or ids is None or len(ids) != 1:
+            raise ParamError(f"one row and one label can be explained at a time, but there are {X.shape[0]} rows")
+        model: Model = self.model_
+        return model.explain(self.preprocessing_.transform(X, threads=1), int(ids[0]))
+
     def predict(self, X: Any, top_k: int = 5) -> Csr:
         """The best labels as a CSR matrix of ones, n_rows x n_labels."""
         labels, _ = self.predict_topk(X, top_k)
@@ -337,11 +395,13 @@ class Method(abc.ABC):
     def score(self, X: Any, Y: Any) -> float:
         """P@1 as a fraction, for scikit-learn's searches."""
         labels, _ = self.predict_topk(X, 1)
+        return float(find_hits(self._check_targets(Y, len(labels)), labels, self.threads).mean())
+
+    def _check_targets(self, Y: Any, n_rows: int) -> Csr:
         Y = as_csr(Y, "Y", self.n_labels_, values=False)
-        if Y.shape[0] != len(labels):
-            raise DataError(f"X and Y must have as many rows, but have {len(labels)} and {Y.shape[0]}")
-        hits = _native.find_hits(offsets(Y), Y.indices, self.n_labels_, labels, resolve_threads(self.threads))
-        return float(hits.mean())
+        if Y.shape[0] != n_rows:
+            raise DataError(f"X and Y must have as many rows, but have {n_rows} and {Y.shape[0]}")
+        return Y
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "model_"):

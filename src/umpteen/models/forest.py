@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
 from umpteen.errors import ModelCorruptError
+from umpteen.models.explanation import Explanation
 from umpteen.models.linear import LinearShard
 from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.store import Part
@@ -67,6 +68,29 @@ class Tree:
         before = np.concatenate([[0], features])[starts]
         own: NDArray[np.int64] = features - np.repeat(before, self.weight_ptr[1:].astype(np.int64) - starts)
         return own
+
+    def path_to(self, leaf: int) -> list[tuple[int, int]]:
+        """The inner nodes from the root to a leaf, each with the side taken: 0 where w·x > 0, else 1."""
+        path: list[tuple[int, int]] = []
+        child = ~leaf
+        while len(found := np.flatnonzero(self.children == child)):
+            node, side = divmod(int(found[0]), 2)
+            path.append((node, side))
+            if node == 0:
+                break
+            child = node
+        return path[::-1]
+
+    def node_weights(self, node: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """An inner node's features, the constant among them, and its weights."""
+        run = slice(int(self.weight_ptr[node]), int(self.weight_ptr[node + 1]))
+        return np.cumsum(self.gaps[run], dtype=np.int64), self.weights[run].astype(np.float64)
+
+    def leaf_score(self, leaf: int, label: int) -> float:
+        """A label's score in a leaf; 0 if it is not there."""
+        run = slice(int(self.leaf_ptr[leaf]), int(self.leaf_ptr[leaf + 1]))
+        found = self.leaf_scores[run][self.leaf_labels[run] == label]
+        return float(found[0]) / 65535 * self.scale if len(found) else 0.0
 
 
 def leaf_depths(children: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -183,6 +207,51 @@ class ForestModel:
         """The leaf of each row in each tree, n_rows x n_trees."""
         leaves: NDArray[np.int32] = self._scorer.leaves(offsets(X), X.indices, X.data, resolve_threads(threads))
         return leaves
+
+    def explain(self, x: Csr, label: int) -> Explanation:
+        """Which trees voted for a label, and which features led there.
+
+        The trees' mean is shared out: each tree's vote in equal parts over the splits on the way to its leaf, and
+        there over the features that pushed the row to the side it took, by how hard they pushed. `base` is what the
+        constant feature pushed, and the votes of trees that never split. They add up to the trees' mean, which is
+        the score unless centroids re-rank it.
+        """
+        dense = np.zeros(self.n_features + 1)
+        dense[x.indices] = x.data
+        dense[-1] = self.trees[0].bias
+        shares = np.zeros(self.n_features + 1)
+        votes, unsplit = [], 0.0
+        for number, (tree, leaf) in enumerate(
+            zip(self.trees, self.find_leaves(x, threads=1)[0].tolist(), strict=True)
+        ):
+            vote = tree.leaf_score(leaf, label)
+            if vote == 0:
+                continue
+            path, splits = tree.path_to(leaf), []
+            for node, side in path:
+                features, weights = tree.node_weights(node)
+                if len(features) and features[-1] > self.n_features:
+                    raise ModelCorruptError(f"node {node} of tree {number} has a weight for feature {features[-1]}")
+                pushes = weights * dense[features] * (1 if side == 0 else -1)
+                order = np.argsort(-np.abs(pushes), kind="stable")[:5]
+                kept = order[pushes[order] != 0]
+                splits.append(
+                    {"node": node, "side": side, "features": features[kept].tolist(), "pushes": pushes[kept].tolist()}
+                )
+                towards = np.maximum(pushes, 0)
+                if towards.sum() > 0:
+                    np.add.at(shares, features, vote / len(path) * towards / towards.sum())
+                else:  # no feature at all: a row goes to the second side by default
+                    shares[-1] += vote / len(path)
+            unsplit += 0.0 if path else vote
+            votes.append({"tree": number, "leaf": leaf, "score": vote, "splits": splits})
+        votes.sort(key=lambda vote: (-vote["score"], vote["tree"]))
+        shares /= len(self.trees)
+        _, scores = self.predict_topk(x, 1, include=[label], threads=1)
+        base = float(shares[-1]) + unsplit / len(self.trees)
+        return Explanation.build(
+            label, float(scores[0, 0]), self.family, base, np.arange(self.n_features), shares[:-1], votes
+        )
 
     def predict_topk(
         self,

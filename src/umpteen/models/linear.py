@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr
 from umpteen.errors import DataError, ModelCorruptError, ParamError
+from umpteen.models.explanation import Explanation
 from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.store import Part
 
@@ -118,6 +119,29 @@ class LinearShard:
         W.data[np.abs(W.data) < np.float32(delta)] = 0
         return LinearShard.from_weights(W, self.bias, self.label_ids, str(self.weights.dtype))
 
+    def weights_of(self, position: int, features: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The weights of one label, by its position in the block, for some features."""
+        begins, ends = self.indptr[features].astype(np.int64), self.indptr[features + 1].astype(np.int64)
+        places = _ranges(begins, ends)
+        position_begins = self.position_ptr[features].astype(np.int64)
+        position_ends = self.position_ptr[features + 1].astype(np.int64)
+        padding = np.zeros(_native.WEIGHT_PADDING, self.weights.dtype)
+        try:
+            labels = _native.unpack_positions(
+                np.append(0, np.cumsum(ends - begins)).astype(np.uint32),
+                np.append(0, np.cumsum(position_ends - position_begins)).astype(np.uint32),
+                self.positions[_ranges(position_begins, position_ends)],
+                np.concatenate([self.weights[places], padding]),
+                len(self.label_ids),
+            )
+        except (ValueError, IndexError) as error:
+            raise ModelCorruptError(f"a linear shard is not usable: {error}") from error
+        out = np.zeros(len(features), np.float32)
+        found = np.flatnonzero(labels == position)
+        feature = np.searchsorted(np.cumsum(ends - begins), found, side="right")
+        out[feature] = self.weights[places[found]].astype(np.float32) * np.float32(self.scale)
+        return out
+
     def _by_feature(self) -> Any:
         """The weights as CSC, n_labels x n_features."""
         shape = (len(self.label_ids), len(self.indptr) - 1)
@@ -129,6 +153,13 @@ class LinearShard:
             raise ModelCorruptError(f"a linear shard has {shape[0]} labels, but a weight of number {labels.max()}")
         data = self.weights[: self.nnz].astype(np.float32) * np.float32(self.scale)
         return sp.csc_matrix((data, labels, self.indptr.astype(np.int64)), shape=shape)
+
+
+def _ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """begins[0], …, ends[0] - 1, begins[1], …"""
+    sizes = np.maximum(ends - begins, 0)
+    starts = np.cumsum(sizes) - sizes
+    return np.repeat(begins - starts, sizes) + np.arange(int(sizes.sum()))
 
 
 def _float16_scale(W: Any) -> float | None:
@@ -247,6 +278,20 @@ class LinearModel:
         """
         biases = self._biases(exclude, include)
         return rank_labels(self._scorer, X, top_k, self.n_labels, threads, biases)
+
+    def explain(self, x: Csr, label: int) -> Explanation:
+        """Why one preprocessed row has its score for a label: score = bias + Σ w_j x_j, each feature's share."""
+        score, bias, weights = -np.inf, -np.inf, np.zeros(x.nnz, np.float32)
+        for shard in self.shards:
+            position = int(np.searchsorted(shard.label_ids, label))
+            if position < len(shard.label_ids) and shard.label_ids[position] == label:
+                bias = float(shard.bias[position])
+                weights = shard.weights_of(position, x.indices)
+        contributions = weights.astype(np.float64) * x.data
+        if np.isfinite(bias):
+            score = bias + float(contributions.sum())
+        base = bias if np.isfinite(bias) else 0.0
+        return Explanation.build(label, score, self.family, base, x.indices, contributions)
 
     def _biases(self, exclude: ArrayLike | None, include: ArrayLike | None) -> list[NDArray[np.float32]] | None:
         allowed = allow_labels(exclude, include, self.n_labels)

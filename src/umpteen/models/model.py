@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from umpteen.data.matrix import Csr, offsets
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate, check_fits
+from umpteen.models.explanation import Explanation
 from umpteen.models.store import Part
 from umpteen.params import check_count
 from umpteen.threads import resolve_threads
@@ -44,6 +45,10 @@ class Model(Protocol):
         threads: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The best labels of each row of a preprocessed X, best first, and their scores; -1 and -inf pad."""
+        ...
+
+    def explain(self, x: Csr, label: int) -> Explanation:
+        """Why one preprocessed row has its score for a label."""
         ...
 
 

@@ -1,0 +1,94 @@
+"""How far probabilities can be believed: reliability and expected calibration error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from umpteen.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Predictions in bins of like probability.
+
+    Attributes
+    ----------
+    said : array
+        The mean probability of each bin's predictions.
+    true : array
+        The share of them that is right.
+    count : array
+        How many there are; empty bins are left out.
+    error : float
+        The expected calibration error: the mean over predictions of |said - true| of their bin.
+    """
+
+    said: NDArray[np.float64]
+    true: NDArray[np.float64]
+    count: NDArray[np.int64]
+
+    @property
+    def error(self) -> float:
+        return float(np.abs(self.said - self.true) @ self.count / self.count.sum())
+
+    def to_svg(self, size: int = 320) -> str:
+        """The reliability diagram: a dot per bin, as large as the bin; on the diagonal all is well."""
+        pad, span = 42, size - 60
+        at = lambda x, y: (pad + span * x, 14 + span * (1 - y))  # noqa: E731
+        grid = "".join(
+            f'<text x="{at(t, 0)[0]:.1f}" y="{at(t, 0)[1] + 16:.1f}" text-anchor="middle">{t:g}</text>'
+            f'<text x="{pad - 6}" y="{at(0, t)[1] + 4:.1f}" text-anchor="end">{t:g}</text>'
+            for t in (0, 0.5, 1)
+        )
+        (x0, y0), (x1, y1) = at(0, 0), at(1, 1)
+        largest = self.count.max()
+        dots = "".join(
+            f'<circle cx="{at(said, true)[0]:.1f}" cy="{at(said, true)[1]:.1f}" '
+            f'r="{2.5 + 7 * (n / largest) ** 0.5:.1f}" fill="#3b82c4" fill-opacity="0.75">'
+            f"<title>said {said:.2f}, true {true:.2f}, {n:,} predictions</title></circle>"
+            for said, true, n in zip(self.said, self.true, self.count, strict=True)
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="{size}" height="{size}" '
+            f'font-family="sans-serif" font-size="11" fill="currentColor">'
+            f'<rect x="{x0}" y="{y1}" width="{span}" height="{span}" fill="none" stroke="currentColor" '
+            f'stroke-opacity="0.3"/><line x1="{x0}" y1="{y0}" x2="{x1}" y2="{y1}" stroke="currentColor" '
+            f'stroke-opacity="0.4" stroke-dasharray="4 3"/>{grid}{dots}'
+            f'<text x="{pad + span / 2}" y="{size - 10}" text-anchor="middle">probability said</text>'
+            f'<text x="12" y="{14 + span / 2}" text-anchor="middle" transform="rotate(-90 12 {14 + span / 2})">'
+            f"share that is right</text></svg>"
+        )
+
+
+def reliability(probabilities: ArrayLike, hits: ArrayLike, bins: int = 15) -> Reliability:
+    """Sorts predictions into bins of equal width.
+
+    Parameters
+    ----------
+    probabilities, hits
+        Of any one shape: what was said of each prediction, and whether it is right.
+
+    Examples
+    --------
+    >>> reliability([0.9, 0.9, 0.1, 0.1], [True, True, False, False]).error
+    0.1
+    """
+    said = np.asarray(probabilities, np.float64).ravel()
+    right = np.asarray(hits, np.float64).ravel()
+    if len(said) != len(right) or len(said) == 0:
+        raise DataError(
+            f"there must be as many hits as probabilities, and some, but there are {len(right)} and {len(said)}"
+        )
+    if said.min() < 0 or said.max() > 1:
+        raise DataError(
+            f"probabilities must be in [0, 1], but one is {said.max() if said.max() > 1 else said.min():g}"
+        )
+    bin_of = np.minimum((said * bins).astype(np.int64), bins - 1)
+    count = np.bincount(bin_of, minlength=bins)
+    used = count > 0
+    sums: Any = [np.bincount(bin_of, values, minlength=bins)[used] / count[used] for values in (said, right)]
+    return Reliability(*sums, count[used])

@@ -1,0 +1,184 @@
+"""From scores to probabilities, and from probabilities to decisions.
+
+Fitted on rows the model was not trained on. One rising curve takes scores to probabilities: the share of hits among
+held-out predictions with about that score, made monotone by pooling neighbours that fall (isotonic regression). It is
+the same for all labels and rises, so it never changes a ranking. Thresholds are probabilities: one for all labels,
+which maximises micro F1, and one for each label, which maximises that label's F1 and so macro F1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from umpteen.errors import DataError, ModelCorruptError
+from umpteen.models.store import Part
+
+Floats = NDArray[np.float64]
+
+#: Groups of predictions of like score that the curve is drawn through; each has at least `_PER_GROUP`.
+_GROUPS = 500
+_PER_GROUP = 20
+
+#: A label with fewer held-out rows has no threshold of its own: it would be fitted to their accidents.
+_ROWS_FOR_THRESHOLD = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A curve from scores to probabilities, and thresholds."""
+
+    scores: NDArray[np.float32]  # knots of the curve, rising
+    probabilities: NDArray[np.float32]  # at the knots, never falling
+    threshold: float  # the probability from which on to give labels, for the best micro F1
+    label_thresholds: NDArray[np.float32]  # the same for each label, for the best macro F1
+    n_rows: int  # it was fitted on
+
+    @classmethod
+    def fit(
+        cls, labels: NDArray[np.int32], scores: NDArray[np.float32], hits: NDArray[Any], n_true: NDArray[np.int64]
+    ) -> Calibration:
+        """From ranked predictions on held-out rows.
+
+        Parameters
+        ----------
+        labels, scores : n_rows x top_k
+            As `predict_topk` gives them.
+        hits : bool, n_rows x top_k
+            Which of them are right.
+        n_true : n_labels
+            In how many of the rows each label is right.
+        """
+        given = labels >= 0
+        label, score, hit = labels[given], scores[given].astype(np.float64), hits[given].astype(bool)
+        if len(score) == 0:
+            raise DataError("calibration needs at least one prediction on held-out rows, but there is none")
+        knots, values = _fit_curve(score, hit)
+        curve = cls(knots.astype(np.float32), values.astype(np.float32), 0.5, np.zeros(0, np.float32), len(labels))
+        probability = curve.to_probabilities(score)
+        every = np.zeros(len(label), np.int64)
+        best, _ = _best_cuts(every, score, hit, probability, np.array([n_true.sum()]))
+        own, found = _best_cuts(label, score, hit, probability, n_true)
+        own = np.where(found & (n_true >= _ROWS_FOR_THRESHOLD), own, best[0])
+        return cls(curve.scores, curve.probabilities, float(best[0]), own.astype(np.float32), len(labels))
+
+    def to_probabilities(self, scores: ArrayLike) -> NDArray[np.float32]:
+        """Probabilities of scores; -inf, which pads, gives 0."""
+        given = np.asarray(scores, np.float64)
+        found = np.interp(given, self.scores.astype(np.float64), self.probabilities.astype(np.float64))
+        return np.where(np.isneginf(given), 0, found).astype(np.float32)
+
+    def thresholds(self, labels: NDArray[np.int32], per_label: bool) -> NDArray[np.float32]:
+        """The threshold of each of these labels, -1 pads included; a label added since has that of all."""
+        out = np.full(labels.shape, self.threshold, np.float32)
+        if per_label:
+            known = (labels >= 0) & (labels < len(self.label_thresholds))
+            out[known] = self.label_thresholds[labels[known]]
+        return out
+
+    @classmethod
+    def from_part(cls, part: Part) -> Calibration:
+        try:
+            curve = cls(
+                part.arrays["scores"],
+                part.arrays["probabilities"],
+                float(part.scalars["threshold"]),
+                part.arrays["label_thresholds"],
+                int(part.scalars["n_rows"]),
+            )
+            sound = (
+                curve.scores.ndim == curve.probabilities.ndim == curve.label_thresholds.ndim == 1
+                and len(curve.scores) == len(curve.probabilities) > 0
+                and bool(np.isfinite(curve.scores).all())
+                and bool((np.diff(curve.scores) > 0).all())
+                and bool((np.diff(curve.probabilities) >= 0).all())
+                and curve.probabilities[0] >= 0
+                and curve.probabilities[-1] <= 1
+                and 0 <= curve.threshold <= 1
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ModelCorruptError(f"the calibration is not usable: {error}") from error
+        if not sound:
+            raise ModelCorruptError("the calibration must be a curve that rises from score to probability")
+        return curve
+
+    def to_part(self) -> Part:
+        arrays = {
+            "scores": self.scores,
+            "probabilities": self.probabilities,
+            "label_thresholds": self.label_thresholds,
+        }
+        return Part(arrays, {"threshold": self.threshold, "n_rows": self.n_rows})
+
+
+def count_labels_to_give(probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
+    """How many of each row's ranked labels to give: as many as maximise the F1 to be expected.
+
+    Of k labels given, the sum of the first k probabilities are expected to be right, and all probabilities add up to
+    how many there are: F1 is about twice the first sum by k plus the second.
+
+    Parameters
+    ----------
+    probabilities : n_rows x top_k
+        Falling; 0 pads.
+    """
+    right = np.cumsum(probabilities, axis=1, dtype=np.float64)
+    given = np.arange(1, probabilities.shape[1] + 1)
+    expected = np.where(probabilities > 0, 2 * right / (given + right[:, -1:]), 0)
+    return np.where(right[:, -1] > 0, expected.argmax(axis=1) + 1, 0).astype(np.int64)
+
+
+def _fit_curve(score: Floats, hit: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Knots and probabilities: means of groups of like score, pooled until they rise."""
+    order = np.argsort(score, kind="stable")
+    score, hit = score[order], hit[order]
+    n_groups = max(1, min(_GROUPS, len(score) // _PER_GROUP))
+    edges = np.linspace(0, len(score), n_groups + 1).astype(np.int64)[1:-1]
+    edges = np.unique(np.searchsorted(score, score[edges]))  # equal scores stay together
+    starts = np.concatenate([[0], edges[edges > 0]])
+    sizes = np.diff(np.append(starts, len(score)))
+    pooled: list[list[float]] = []  # rows, hits, sum of scores
+    for group in zip(
+        sizes, np.add.reduceat(hit.astype(np.float64), starts), np.add.reduceat(score, starts), strict=True
+    ):
+        pooled.append([float(value) for value in group])
+        while len(pooled) > 1 and pooled[-2][1] * pooled[-1][0] >= pooled[-1][1] * pooled[-2][0]:
+            last = pooled.pop()
+            pooled[-1] = [a + b for a, b in zip(pooled[-1], last, strict=True)]
+    n, hits, total = np.array(pooled).T
+    knots = (total / n).astype(np.float32).astype(np.float64)
+    least = 0.5 / (len(score) + 1)  # nothing is certain
+    values = np.clip(hits / n, least, 1 - least)
+    rises = np.append(np.diff(knots) > 0, True)  # two means may be one in 32 bits
+    return knots[rises], values[rises]
+
+
+def _best_cuts(
+    group: NDArray[Any], score: Floats, hit: NDArray[np.bool_], probability: NDArray[np.float32], n_true: NDArray[Any]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """For each group of predictions the probability at which to cut for the best F1, and whether there is any."""
+    order = np.lexsort((-score, group))
+    group, score, hit, probability = group[order], score[order], hit[order], probability[order]
+    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    rank = np.arange(len(group)) - np.repeat(starts, np.diff(np.append(starts, len(group))))
+    so_far = np.cumsum(hit)
+    before = np.repeat((so_far - hit)[starts], np.diff(np.append(starts, len(group))))
+    right = so_far - before
+    f1 = 2 * right / (rank + 1 + n_true[group])
+    # Not in the middle of equal scores.
+    last_of_equals = np.append((score[1:] != score[:-1]) | (group[1:] != group[:-1]), True)
+    f1 = np.where(last_of_equals, f1, -1)
+    best = np.maximum.reduceat(f1, starts)
+    at = np.flatnonzero(f1 == np.repeat(best, np.diff(np.append(starts, len(group)))))
+    at = at[np.append(True, group[at][1:] != group[at][:-1])]  # the first of the best
+    below = np.minimum(at + 1, len(group) - 1)
+    same = (below > at) & (group[below] == group[at])
+    cut = np.where(same, (probability[at].astype(np.float64) + probability[below]) / 2, probability[at] / 2)
+    # Where both sides have one probability the cut cannot fall between them; all of them are given.
+    cuts, found = np.full(len(n_true), 0.5), np.zeros(len(n_true), bool)
+    cuts[group[starts]] = cut
+    found[group[starts]] = best > 0
+    return cuts, found
