@@ -71,7 +71,7 @@ class PPDSparse(OneVsRest):
     cutoff
         For a sampled search: products w_j x_ij smaller than this are not read.
     prune
-        Weights smaller than this are dropped from the solution.
+        Weights smaller than this are dropped from the solution. Small: what is to be zero the L1 term makes zero.
     bias
         The value of the constant feature; 0 for none.
     eps
@@ -120,7 +120,7 @@ class PPDSparse(OneVsRest):
         search: str = "exact",
         samples: int = 200,
         cutoff: float = 0.01,
-        prune: float = 0.01,
+        prune: float = 0.001,
         bias: float = 1.0,
         eps: float = 0.001,
         max_rounds: int = 100,
