@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 import os
@@ -417,7 +418,7 @@ def test_npz_keeps_names(tmp_path_factory, drawn):
     same_dataset(umpteen.read_npz(path), named)
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".xz", ".zst"])
 def test_compression_is_transparent_and_reproducible(tmp_path, tiny, suffix):
     path = tmp_path / f"d.txt{suffix}"
     umpteen.write_xc(tiny, path)
@@ -430,6 +431,7 @@ def test_compression_is_transparent_and_reproducible(tmp_path, tiny, suffix):
 
 COMPRESS = {
     "gz": gzip.compress,
+    "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": lambda b: zstandard.ZstdCompressor(write_checksum=True).compress(b),
 }

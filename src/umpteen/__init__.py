@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 # Public name -> its module, imported on first use, so that `import umpteen` and `umpteen --help` are fast.
 _HOMES = {
     "Centroid": "umpteen.methods.centroid",
+    "Corpus": "umpteen.data.corpus",
     "Dataset": "umpteen.data.dataset",
     "DiSMEC": "umpteen.methods.dismec",
     "FastXML": "umpteen.methods.fastxml",
@@ -25,10 +26,12 @@ _HOMES = {
     "PPDSparse": "umpteen.methods.ppdsparse",
     "PfastreXML": "umpteen.methods.pfastrexml",
     "evaluate": "umpteen.evaluation.metrics",
+    "iter_corpus": "umpteen.data.corpus",
     "load": "umpteen.methods",
     "make_synthetic": "umpteen.data.synthetic",
     "propensities": "umpteen.data.propensity",
     "read": "umpteen.data.reading",
+    "read_corpus": "umpteen.data.corpus",
     "read_npz": "umpteen.data.npz",
     "read_split": "umpteen.data.xc_text",
     "read_svmlight": "umpteen.data.svmlight",
@@ -56,6 +59,9 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from umpteen.data.corpus import Corpus as Corpus
+    from umpteen.data.corpus import iter_corpus as iter_corpus
+    from umpteen.data.corpus import read_corpus as read_corpus
     from umpteen.data.dataset import Dataset as Dataset
     from umpteen.data.npz import read_npz as read_npz
     from umpteen.data.npz import write_npz as write_npz

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import lzma
@@ -19,34 +20,53 @@ from numpy.typing import NDArray
 from umpteen.errors import DataError
 
 PathLike = str | os.PathLike[str]
-COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst")
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 _CHUNK = 1 << 22
 
 
 def read_bytes(path: PathLike) -> NDArray[np.uint8]:
-    """The whole content of a file, decompressed if its first bytes say gzip, xz or Zstandard."""
+    """The whole content of a file, decompressed if its first bytes say gzip, bzip2, xz or Zstandard."""
+    chunks = read_chunks(path, None)
+    first = next(chunks, b"")
+    second = next(chunks, b"")
+    if not second:  # as with every plain file: one buffer of the right size, where the system knows it
+        return np.frombuffer(first, np.uint8)
+    content = bytearray(first)
+    content += second
+    for chunk in chunks:
+        content += chunk
+    return np.frombuffer(content, np.uint8)
+
+
+def read_chunks(path: PathLike, size: int | None = _CHUNK) -> Iterator[bytes]:
+    """The content of a file in pieces of about `size` bytes, decompressed as `read_bytes` does; without a size a
+    plain file comes in one piece."""
     path = Path(path)
+    read_size = _CHUNK if size is None else size
     if path.is_dir():
         raise DataError(f"{path}: is a directory, but must be a file")
     # Unbuffered: a buffered file would gather the whole content twice.
     with path.open("rb", buffering=0) as file:
-        start = file.read(6)
-        while 0 < len(start) < 6 and (more := file.read(6 - len(start))):  # a pipe may give less than was asked
+        start = file.read(10)
+        while 0 < len(start) < 10 and (more := file.read(10 - len(start))):  # a pipe may give less than was asked
             start += more
-        content: bytes | bytearray
         try:
             if start.startswith(b"\x1f\x8b"):
-                content = _read_all(gzip.GzipFile(fileobj=_rewound(file, start)))
-            elif start == b"\xfd7zXZ\0":
-                content = _read_all(lzma.LZMAFile(_rewound(file, start)))  # noqa: SIM115  (the file below it is closed)
+                yield from _pieces(gzip.GzipFile(fileobj=_rewound(file, start)), read_size)
+            elif start.startswith(b"BZh") and start[4:] in (b"1AY&SY", b"\x17rE8P\x90"):  # the second has no content
+                yield from _pieces(bz2.BZ2File(_rewound(file, start)), read_size)
+            elif start.startswith(b"\xfd7zXZ\0"):
+                yield from _pieces(lzma.LZMAFile(_rewound(file, start)), read_size)  # noqa: SIM115
             elif start.startswith(b"\x28\xb5\x2f\xfd"):
-                content = _read_zstd(start, file)
+                yield from _read_zstd(start, file, read_size)
             else:
-                # Plain: read into one buffer of the right size, where the system knows it.
-                content = _rewound(file, start).read()
-        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+                yield from _pieces(_rewound(file, start), -1 if size is None else size)
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, _Damaged) as error:
             raise DataError(f"{path}: the compressed data is damaged or cut short ({error})") from error
-    return np.frombuffer(content, np.uint8)
+
+
+class _Damaged(Exception):
+    """What a decompressor said about its data, where its own exception does not tell that from other troubles."""
 
 
 def _rewound(file: IO[bytes], start: bytes) -> IO[bytes]:
@@ -72,35 +92,41 @@ class _Prefixed:
         return self._rest.read(n)
 
 
-def _read_all(file: Any) -> bytearray:
-    content = bytearray()
-    while chunk := file.read(_CHUNK):
-        content += chunk
-    return content
+def _pieces(file: Any, size: int) -> Iterator[bytes]:
+    while True:
+        try:
+            piece = file.read(size)
+        except OSError as error:
+            if isinstance(file, bz2.BZ2File) and error.errno is None:
+                raise _Damaged(str(error)) from error
+            raise
+        if not piece:
+            return
+        yield piece
 
 
-def _read_zstd(start: bytes, file: IO[bytes]) -> bytearray:
+def _read_zstd(start: bytes, file: IO[bytes], size: int) -> Iterator[bytes]:
     import zstandard
 
     # The library's stream reader takes a truncated file for a whole one; its frame objects know better.
-    content = bytearray()
     frame = zstandard.ZstdDecompressor().decompressobj()
     inside = False
     chunk = start
-    while chunk or (chunk := file.read(_CHUNK)):
+    while chunk or (chunk := file.read(size)):
         inside = True
         try:
-            content += frame.decompress(chunk)
+            piece = frame.decompress(chunk)
         except zstandard.ZstdError as error:
-            raise EOFError(str(error)) from error
+            raise _Damaged(str(error)) from error
+        if piece:
+            yield piece
         chunk = b""
         if frame.eof:
             chunk = frame.unused_data
             frame = zstandard.ZstdDecompressor().decompressobj()
             inside = False
     if inside:
-        raise EOFError("the last frame does not end")
-    return content
+        raise _Damaged("the last frame does not end")
 
 
 @contextlib.contextmanager
@@ -156,6 +182,8 @@ def _open_compressed(suffix: str) -> Callable[[Path], Any]:
     if suffix == ".gz":
         # No name and no time inside, so that the same data gives the same bytes.
         return lambda path: _GzipFile(path)
+    if suffix == ".bz2":
+        return lambda path: bz2.open(path, "wb")
     if suffix == ".xz":
         return lambda path: lzma.open(path, "wb")
     if suffix == ".zst":

@@ -44,7 +44,7 @@ def read_svmlight(
 
 
 def write_svmlight(data: Dataset, path: PathLike, *, one_based: bool = True, one_based_labels: bool = False) -> None:
-    """Writes multi-label svmlight text, compressed if the name ends in .gz, .xz or .zst."""
+    """Writes multi-label svmlight text, compressed if the name ends in .gz, .bz2, .xz or .zst."""
     write_bytes(
         path,
         format_matrix(data.X, data.Y, first_feature=int(one_based), first_label=int(one_based_labels)),

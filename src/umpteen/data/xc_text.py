@@ -39,7 +39,7 @@ def read_xc(
     n_labels: int | None = None,
     threads: int | None = None,
 ) -> Dataset:
-    """Reads Extreme Classification Repository text, plain or compressed (.gz, .xz, .zst).
+    """Reads Extreme Classification Repository text, plain or compressed (.gz, .bz2, .xz, .zst).
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def write_xc(
     header: bool = True,
     one_based: bool = False,
 ) -> None:
-    """Writes Extreme Classification Repository text, compressed if the name ends in .gz, .xz or .zst.
+    """Writes Extreme Classification Repository text, compressed if the name ends in .gz, .bz2, .xz or .zst.
 
     With ``labels`` the features go to `path` and the labels, as ``label:1``, to a file of their own. Values are
     written so that they read back as the same float32. The file appears whole or not at all.
