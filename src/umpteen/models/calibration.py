@@ -3,7 +3,8 @@
 Fitted on rows the model was not trained on. One rising curve takes scores to probabilities: the share of hits among
 held-out predictions with about that score, made monotone by pooling neighbours that fall (isotonic regression). It is
 the same for all labels and rises, so it never changes a ranking. Thresholds are probabilities: one for all labels,
-which maximises micro F1, and one for each label, which maximises that label's F1 and so macro F1.
+which maximises micro F1; and one for each label, for macro F1: between the one that maximises the label's own F1 and
+the common one that maximises macro F1, the nearer to the first the more held-out rows the label has.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ Floats = NDArray[np.float64]
 _GROUPS = 500
 _PER_GROUP = 20
 
-#: A label with fewer held-out rows has no threshold of its own: it would be fitted to their accidents.
-_ROWS_FOR_THRESHOLD = 5
+#: A label's own threshold counts as much as that of all labels when so many held-out rows have it. With fewer it
+#: would be fitted to their accidents.
+_ROWS_FOR_THRESHOLD = 10
+_CUTS = 64  # tried for the threshold of all labels that is best for macro F1
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +65,9 @@ class Calibration:
         every = np.zeros(len(label), np.int64)
         best, _ = _best_cuts(every, score, hit, probability, np.array([n_true.sum()]))
         own, found = _best_cuts(label, score, hit, probability, n_true)
-        own = np.where(found & (n_true >= _ROWS_FOR_THRESHOLD), own, best[0])
+        common = _best_macro_cut(label, hit, probability, n_true)
+        weight = np.where(found, n_true / (n_true + _ROWS_FOR_THRESHOLD), 0)
+        own = weight * own + (1 - weight) * common
         return cls(curve.scores, curve.probabilities, float(best[0]), own.astype(np.float32), len(labels))
 
     def to_probabilities(self, scores: ArrayLike) -> NDArray[np.float32]:
@@ -154,6 +159,21 @@ def _fit_curve(score: Floats, hit: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     values = np.clip(hits / n, least, 1 - least)
     rises = np.append(np.diff(knots) > 0, True)  # two means may be one in 32 bits
     return knots[rises], values[rises]
+
+
+def _best_macro_cut(
+    label: NDArray[np.int32], hit: NDArray[np.bool_], probability: NDArray[np.float32], n_true: NDArray[Any]
+) -> float:
+    """The one probability at which to cut for the best mean of the labels' F1."""
+
+    def macro_f1(cut: float) -> float:
+        given = probability >= cut
+        said = np.bincount(label[given], minlength=len(n_true))
+        right = np.bincount(label[given & hit], minlength=len(n_true))
+        return float(np.sum(2 * right / np.maximum(said + n_true, 1)))
+
+    cuts = np.unique(np.quantile(probability, np.linspace(0, 1, _CUTS)))
+    return float(max(cuts, key=macro_f1))
 
 
 def _best_cuts(
