@@ -3,6 +3,7 @@
 namespace umpteen {
 void register_parallel(nanobind::module_& m);
 void register_text(nanobind::module_& m);
+void register_tfidf(nanobind::module_& m);
 void register_rows(nanobind::module_& m);
 void register_linear(nanobind::module_& m);
 void register_newton(nanobind::module_& m);
@@ -17,6 +18,7 @@ NB_MODULE(_native, m) {
   m.doc() = "The kernels of umpteen. Private: use the functions and classes of the package.";
   umpteen::register_parallel(m);
   umpteen::register_text(m);
+  umpteen::register_tfidf(m);
   umpteen::register_rows(m);
   umpteen::register_linear(m);
   umpteen::register_newton(m);

@@ -25,6 +25,7 @@ _HOMES = {
     "Metrics": "umpteen.evaluation.metrics",
     "PPDSparse": "umpteen.methods.ppdsparse",
     "PfastreXML": "umpteen.methods.pfastrexml",
+    "Tfidf": "umpteen.text.tfidf",
     "evaluate": "umpteen.evaluation.metrics",
     "iter_corpus": "umpteen.data.corpus",
     "load": "umpteen.methods",
@@ -83,3 +84,4 @@ if TYPE_CHECKING:
     from umpteen.methods.fastxml import FastXML as FastXML
     from umpteen.methods.pfastrexml import PfastreXML as PfastreXML
     from umpteen.methods.ppdsparse import PPDSparse as PPDSparse
+    from umpteen.text.tfidf import Tfidf as Tfidf

@@ -1,15 +1,49 @@
-"""Checks that parameters share, so that a wrong value is named the same way everywhere."""
+"""What has parameters, and the checks they share, so that a wrong value is named the same way everywhere."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from umpteen.errors import ParamError
 
 #: More than any kernel's 32-bit counters hold.
 LARGEST_COUNT = 2**31 - 1
+
+
+class Parameters:
+    """Parameters as scikit-learn has them: in the constructor, kept under their own names, checked when used."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def param_defaults(cls) -> dict[str, Any]:
+        """Every parameter and its default, as the constructor has them: their one home."""
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        return {parameter.name: parameter.default for parameter in parameters}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.param_defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        self.check_param_names(params)
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    @classmethod
+    def check_param_names(cls, names: Any) -> None:
+        known = cls.param_defaults()
+        for name in names:
+            if name not in known:
+                raise ParamError(f"{cls.name} has no parameter {name!r}; its parameters are {', '.join(known)}")
+
+    def __repr__(self) -> str:
+        defaults = self.param_defaults()
+        changed = {k: v for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
 
 
 def check_count(name: str, value: Any, low: int = 1, high: int = LARGEST_COUNT) -> int:

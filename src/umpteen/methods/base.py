@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import hashlib
-import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from umpteen.models.model import Model, check_label_ids
 from umpteen.models.names import Names
 from umpteen.models.saving import save_parts
 from umpteen.models.store import ModelReader, ModelWriter, Part
-from umpteen.params import check_count, check_number
+from umpteen.params import Parameters, check_count, check_number
 from umpteen.progress import Listener, Progress, listening
 
 #: Parameters that say how to compute, not what: the model's bytes do not depend on them.
@@ -56,7 +55,7 @@ class TrainingData:
         return self.Y.tocsc()  # SciPy's conversion sorts
 
 
-class Method(abc.ABC):
+class Method(Parameters, abc.ABC):
     """Base of all methods, with scikit-learn's conventions: parameters in the constructor, `fit`, attributes with
     a trailing underscore after it."""
 
@@ -89,34 +88,7 @@ class Method(abc.ABC):
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
         """Memory beyond X and Y, and model size, from the matrices' shapes and counts."""
 
-    # --- parameters ---------------------------------------------------------------------------------------------
-
-    @classmethod
-    def param_defaults(cls) -> dict[str, Any]:
-        """Every parameter and its default, as the constructor has them: their one home."""
-        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        return {parameter.name: parameter.default for parameter in parameters}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.param_defaults()}
-
-    def set_params(self, **params: Any) -> Self:
-        self.check_param_names(params)
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
-
-    @classmethod
-    def check_param_names(cls, names: Any) -> None:
-        known = cls.param_defaults()
-        for name in names:
-            if name not in known:
-                raise ParamError(f"{cls.name} has no parameter {name!r}; its parameters are {', '.join(known)}")
-
-    def __repr__(self) -> str:
-        defaults = self.param_defaults()
-        changed = {k: v for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+    # --- scikit-learn -------------------------------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags

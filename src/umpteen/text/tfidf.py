@@ -1,0 +1,425 @@
+r"""Texts to tf-idf rows, as scikit-learn's TfidfVectorizer makes them, in C++ and on all cores.
+
+    value(row, term) = tf(count) · idf(term) / norm(row)
+    tf(count)        = count, or 1 + ln(count)                               (sublinear_tf)
+    idf(term)        = 1 + ln((n + 1) / (rows with the term + 1))            (smooth_idf; without it both ones go)
+
+Terms are words, or runs of words joined by a space (ngram_range), in the order of Python's strings. Parameters, their
+defaults and the results are scikit-learn's, rounded to float32. Only ``max_features`` is stricter: of terms as frequent
+the first in order are kept, where scikit-learn lets its sort decide. With ``hashing=n`` there is no vocabulary,
+and the columns are those of ``HashingVectorizer(n_features=n, alternate_sign=False)``.
+
+Python lower-cases text beyond ASCII and strips its accents, and its own ``re`` says what a word character is. The
+common patterns, the longest runs of ``\w``, are matched in C++; others by ``re``, which takes several times longer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, make_csr
+from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
+from umpteen.models.names import Names
+from umpteen.models.store import Part
+from umpteen.params import Parameters, check_count, check_flag
+from umpteen.text.words import STRIP_ACCENTS, run_length, word_table
+from umpteen.threads import resolve_threads
+
+#: Hashed columns are counted in arrays of this size, one per thread.
+MOST_HASHED = 1 << 24
+#: Texts are counted in batches of so many, or of so many characters, and forgotten.
+BATCH_TEXTS, BATCH_CHARACTERS = 1 << 16, 1 << 24
+
+
+class WordCounts(NamedTuple):
+    """Per row: words (or terms of the smallest length, where single words are not used) that the vocabulary lacks,
+    and how many there were in all. Stop words do not count."""
+
+    unknown: NDArray[np.int64]
+    total: NDArray[np.int64]
+
+
+class Span(NamedTuple):
+    """Where a term stands in a text, and its column; -1 where it is not in the vocabulary."""
+
+    begin: int
+    end: int
+    column: int
+
+
+class Tfidf(Parameters):
+    """Texts to tf-idf rows, equal to scikit-learn's TfidfVectorizer.
+
+    Parameters
+    ----------
+    ngram_range
+        The smallest and largest number of words in a term.
+    min_df, max_df
+        In how many rows a term must be at least and at most: an integer counts rows, a float is a part of all rows.
+    max_features
+        Keep only so many terms, the most frequent ones.
+    sublinear_tf, use_idf, smooth_idf, norm
+        How counts become values; norm is "l2", "l1" or None.
+    lowercase, strip_accents, token_pattern, stop_words
+        What a word is; strip_accents is "unicode", "ascii" or None, stop_words a list of words or None.
+    hashing
+        The number of hashed columns; None for a vocabulary. Terms then have no names.
+    threads
+        How many; all cores by default. The result does not depend on it.
+
+    Examples
+    --------
+    >>> tfidf = Tfidf(stop_words=["the"])
+    >>> X = tfidf.fit_transform(["The herring", "the herring, the quota"])
+    >>> X.shape, list(tfidf.get_feature_names_out())
+    ((2, 2), ['herring', 'quota'])
+    >>> X, words = tfidf.transform(["herring soup"], return_unknown=True)
+    >>> print(X.toarray(), words.unknown, words.total)
+    [[1. 0.]] [1] [2]
+    """
+
+    name: ClassVar[str] = "tfidf"
+
+    def __init__(
+        self,
+        *,
+        ngram_range: tuple[int, int] = (1, 1),
+        min_df: float = 1,
+        max_df: float = 1.0,
+        max_features: int | None = None,
+        sublinear_tf: bool = False,
+        use_idf: bool = True,
+        smooth_idf: bool = True,
+        norm: str | None = "l2",
+        lowercase: bool = True,
+        strip_accents: str | None = None,
+        token_pattern: str = r"(?u)\b\w\w+\b",
+        stop_words: Sequence[str] | None = None,
+        hashing: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.ngram_range = ngram_range
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.sublinear_tf = sublinear_tf
+        self.use_idf = use_idf
+        self.smooth_idf = smooth_idf
+        self.norm = norm
+        self.lowercase = lowercase
+        self.strip_accents = strip_accents
+        self.token_pattern = token_pattern
+        self.stop_words = stop_words
+        self.hashing = hashing
+        self.threads = threads
+
+    # --- fit and transform --------------------------------------------------------------------------------------
+
+    def fit(self, texts: Iterable[str], y: Any = None) -> Self:
+        """Counts the terms of texts: a list, or anything that gives one text after the other and is read once.
+
+        Memory is that of the terms and of one batch of texts.
+        """
+        self._count(texts, keep_rows=False)
+        return self
+
+    def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
+        """The rows of texts, which are counted and weighed in one pass: CSR float32, n_rows x n_features_.
+
+        While texts are read, 8 bytes are kept for each entry of the matrix, rare terms included; the texts are not.
+        """
+        counter = self._count(texts, keep_rows=True)
+        indptr, indices, data = counter.rows(*self._weighting(), resolve_threads(self.threads))
+        return make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_))
+
+    @overload
+    def transform(self, texts: Iterable[str], *, return_unknown: Literal[False] = False) -> Csr: ...
+    @overload
+    def transform(self, texts: Iterable[str], *, return_unknown: Literal[True]) -> tuple[Csr, WordCounts]: ...
+    def transform(self, texts: Iterable[str], *, return_unknown: bool = False) -> Csr | tuple[Csr, WordCounts]:
+        """The rows of texts, as `fit` learnt to make them, and with `return_unknown` how many words are unknown."""
+        self._check_fitted()
+        threads = resolve_threads(self.threads)
+        reader = _Reader(self)
+        parts = [
+            self._vectorizer.transform(batch, table, *self._weighting(), threads)
+            for batch, table in reader.batches(texts)
+        ]
+        if len(parts) == 1:
+            (indptr, indices, data), unknown, total = parts[0]
+        else:
+            indices = _join([rows[1] for rows, _, _ in parts], np.int32)
+            data = _join([rows[2] for rows, _, _ in parts], np.float32)
+            unknown = _join([part[1] for part in parts], np.int64)
+            total = _join([part[2] for part in parts], np.int64)
+            lengths = _join([np.diff(rows[0]) for rows, _, _ in parts], np.int64)
+            indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        X = make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_))
+        return (X, WordCounts(unknown, total)) if return_unknown else X
+
+    def spans(self, text: str) -> list[Span]:
+        """Every term of a text with its place there and its column, by length and then by place.
+
+        Places count characters of the text as it was given, so that a page can show them.
+        """
+        self._check_fitted()
+        reader = _Reader(self)
+        words = reader.find_words(text)
+        terms, places = [], []
+        for n in range(self.ngram_range[0], self.ngram_range[1] + 1):
+            for i in range(len(words) - n + 1):
+                terms.append(" ".join(word for word, _, _ in words[i : i + n]).encode("utf-8", "surrogatepass"))
+                places.append((words[i][1], words[i + n - 1][2]))
+        columns = self._vectorizer.find(terms).tolist()
+        return [Span(begin, end, column) for (begin, end), column in zip(places, columns, strict=True)]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The terms in the order of their columns."""
+        return np.array(list(self.feature_names_), dtype=object)
+
+    @property
+    def feature_names_(self) -> Names:
+        """The terms in the order of their columns, decoded only as they are asked for."""
+        self._check_fitted()
+        if self.hashing is not None:
+            raise NotFittedError(
+                "hashed columns have no names: many terms share one; fit without hashing to have them"
+            )
+        return Names(self._arrays["data"], self._arrays["ends"])
+
+    @property
+    def idf_(self) -> NDArray[np.float64] | None:
+        """The weight of each column, or None without use_idf."""
+        self._check_fitted()
+        return self._arrays.get("idf")
+
+    @property
+    def n_features_(self) -> int:
+        self._check_fitted()
+        return int(self._vectorizer.n_columns)
+
+    def _count(self, texts: Iterable[str], *, keep_rows: bool) -> _native.TermCounter:
+        self.validate()
+        threads = resolve_threads(self.threads)
+        reader = _Reader(self)
+        counter = _native.TermCounter(reader.rules, keep_rows)
+        for batch, table in reader.batches(texts):
+            counter.add(batch, table, threads)
+        n_rows = counter.n_rows
+        min_rows, max_rows = _row_limit(self.min_df, n_rows), _row_limit(self.max_df, n_rows)
+        if max_rows < min_rows:
+            raise ParamError(
+                f"max_df must not be below min_df, but of {n_rows} rows they stand for {max_rows:g} and {min_rows:g}"
+            )
+        data, ends, slots, rows_with = counter.finish(min_rows, max_rows, self.max_features or 0, threads)
+        if self.hashing is None and not len(ends):
+            raise DataError(
+                f"no term remains of {n_rows} texts; try a lower min_df, a higher max_df or fewer stop words"
+            )
+        arrays = {"data": data, "ends": ends, "slots": slots}
+        if self.use_idf:
+            one = float(self.smooth_idf)
+            arrays["idf"] = np.log((n_rows + one) / (rows_with + one)) + 1
+        self._set_arrays(arrays, n_rows)
+        return counter
+
+    def _weighting(self) -> tuple[bool, NDArray[np.float64] | None, str]:
+        return bool(self.sublinear_tf), self._arrays.get("idf"), self.norm or "none"
+
+    def _set_arrays(self, arrays: dict[str, NDArray[Any]], n_rows: int) -> None:
+        rules = _Reader(self).rules
+        self._vectorizer = _native.TextVectorizer(rules, arrays["data"], arrays["ends"], arrays["slots"])
+        self._arrays = arrays
+        self.n_rows_ = n_rows
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_vectorizer"):
+            raise NotFittedError("this Tfidf has no vocabulary yet; call fit first")
+
+    # --- parameters ---------------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raises ParamError for a parameter that breaks its rule."""
+        n = self.ngram_range
+        if not isinstance(n, (tuple, list)) or len(n) != 2:
+            raise ParamError(f"ngram_range must be a pair of integers, but is {n!r}")
+        check_count("ngram_range[1]", n[1], check_count("ngram_range[0]", n[0], high=1000), high=1000)
+        for name in ("min_df", "max_df"):
+            value = getattr(self, name)
+            if isinstance(value, (float, np.floating)):
+                if not 0 <= value <= 1:
+                    raise ParamError(f"{name} must be between 0.0 and 1.0, or an integer, but is {value!r}")
+            else:
+                check_count(name, value)
+        if self.max_features is not None:
+            check_count("max_features", self.max_features)
+        for name in ("sublinear_tf", "use_idf", "smooth_idf", "lowercase"):
+            check_flag(name, getattr(self, name))
+        if self.norm not in ("l2", "l1", None):
+            raise ParamError(f"norm must be 'l2', 'l1' or None, but is {self.norm!r}")
+        if self.strip_accents is not None and self.strip_accents not in STRIP_ACCENTS:
+            raise ParamError(f"strip_accents must be 'unicode', 'ascii' or None, but is {self.strip_accents!r}")
+        _compile(self.token_pattern)
+        words = self.stop_words
+        if words is not None and (isinstance(words, str) or not all(isinstance(word, str) for word in words)):
+            raise ParamError(f"stop_words must be a list of words or None, but is {words!r}")
+        if self.hashing is not None:
+            check_count("hashing", self.hashing, high=MOST_HASHED)
+            defaults = self.param_defaults()
+            for name in ("min_df", "max_df", "max_features"):
+                if getattr(self, name) != defaults[name]:
+                    raise ParamError(f"{name} chooses terms of a vocabulary, but with hashing there is none")
+            if self.use_idf and not self.smooth_idf:
+                raise ParamError("smooth_idf must be true with hashing: a column may have no rows")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=[]),
+            input_tags=InputTags(two_d_array=False, string=True),
+        )
+
+    # --- saving -------------------------------------------------------------------------------------------------
+
+    def to_part(self) -> Part:
+        """The vocabulary and its weights as arrays, the parameters as JSON: a part of a model directory."""
+        self._check_fitted()
+        params = {name: value for name, value in self.get_params().items() if name != "threads"}
+        params["ngram_range"] = list(self.ngram_range)
+        params["stop_words"] = None if self.stop_words is None else sorted(self.stop_words)
+        for name, value in params.items():
+            params[name] = value.item() if isinstance(value, np.generic) else value
+        return Part(self._arrays, {"tfidf": params, "n_rows": self.n_rows_})
+
+    @classmethod
+    def from_part(cls, part: Part) -> Self:
+        """What `to_part` has written. The arrays may be mapped files; they are checked, not copied.
+
+        Raises
+        ------
+        ModelCorruptError
+            Where arrays and parameters do not fit together.
+        """
+        params, n_rows = part.scalars.get("tfidf"), part.scalars.get("n_rows")
+        if not isinstance(params, dict) or not isinstance(n_rows, int):
+            raise ModelCorruptError("the part of a Tfidf must have its parameters and its number of rows")
+        try:
+            cls.check_param_names(params)
+            tfidf = cls(**params)
+            tfidf.ngram_range = tuple(tfidf.ngram_range)
+            tfidf.validate()
+            wanted = {"data", "ends", "slots", *(("idf",) if tfidf.use_idf else ())}
+            if set(part.arrays) != wanted:
+                raise ParamError(f"the arrays must be {sorted(wanted)}, but are {sorted(part.arrays)}")
+            tfidf._set_arrays(dict(part.arrays), n_rows)
+            idf = tfidf.idf_
+            if idf is not None and (idf.shape != (tfidf.n_features_,) or not np.isfinite(idf).all()):
+                raise ParamError("there must be a finite idf for each column")
+        except (TypeError, ValueError) as error:
+            raise ModelCorruptError(f"the part of a Tfidf is not as it must be ({error})") from error
+        return tfidf
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_vectorizer"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_arrays" in state:
+            self._set_arrays(self._arrays, self.n_rows_)
+
+
+class _Reader:
+    """Makes texts ready for the kernels, as a Tfidf's parameters ask for."""
+
+    def __init__(self, tfidf: Tfidf) -> None:
+        self._lowercase = bool(tfidf.lowercase)
+        self._strip = None if tfidf.strip_accents is None else STRIP_ACCENTS[tfidf.strip_accents]
+        self._pattern = _compile(tfidf.token_pattern)
+        length = run_length(tfidf.token_pattern)
+        self._words_given = length is None
+        self._stop_words = frozenset(tfidf.stop_words or ())
+        stop_words = [word.encode("utf-8", "surrogatepass") for word in sorted(self._stop_words)]
+        least, most = tfidf.ngram_range
+        self.rules = _native.TermRules(
+            self._lowercase, self._words_given, length or 0, least, most, tfidf.hashing or 0, stop_words
+        )
+
+    def batches(self, texts: Iterable[str]) -> Iterator[tuple[list[str | bytes], NDArray[np.uint32] | None]]:
+        """Texts ready for the kernels, some at a time, with the table of word characters where they need it."""
+        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+            raise DataError(f"texts must be a list or another iterable of strings, but is a {type(texts).__name__}")
+        batch: list[str | bytes] = []
+        n_characters = 0
+        table = None
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise DataError(f"text {number} must be a string, but is {text!r:.60}")
+            if self._words_given:
+                batch.append(self._split(text, number))
+            elif text.isascii():
+                batch.append(text)
+            else:
+                # JSON may hold lone surrogates; they are in no word.
+                batch.append(self._prepare(text).encode("utf-8", "surrogatepass"))
+                table = word_table()
+            n_characters += len(text)
+            if len(batch) >= BATCH_TEXTS or n_characters >= BATCH_CHARACTERS:
+                yield batch, table
+                batch, n_characters, table = [], 0, None
+        if batch:
+            yield batch, table
+
+    def _prepare(self, text: str) -> str:
+        text = text.lower() if self._lowercase else text
+        return self._strip(text) if self._strip is not None else text
+
+    def _split(self, text: str, number: int) -> bytes:
+        words = self._pattern.findall(self._prepare(text))
+        if any("\0" in word for word in words):
+            raise DataError(
+                f"text {number} must not hold NUL inside a word, but does; token_pattern may leave it out"
+            )
+        return "".join(f"{word}\0" for word in words).encode("utf-8", "surrogatepass")
+
+    def find_words(self, text: str) -> list[tuple[str, int, int]]:
+        """The words of a text, each with its place in the text as it was given."""
+        ready = self._prepare(text)
+        origin: Sequence[int] = range(len(text) + 1)
+        if len(ready) != len(text):  # a character became several or none: remember which each came from
+            pieces = [self._prepare(character) for character in text]
+            ready = "".join(pieces)
+            origin = [i for i, piece in enumerate(pieces) for _ in piece] + [len(text)]
+        group = self._pattern.groups
+        found = []
+        for match in self._pattern.finditer(ready):
+            word, begin, end = match[group], match.start(group), match.end(group)
+            if word not in self._stop_words:
+                found.append((word, origin[begin], origin[end - 1] + 1 if end > begin else origin[begin]))
+        return found
+
+
+def _compile(pattern: Any) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, TypeError, RecursionError, OverflowError) as error:
+        raise ParamError(f"token_pattern must be a regular expression, but is {pattern!r} ({error})") from error
+    if isinstance(pattern, str) and compiled.groups <= 1:
+        return compiled
+    raise ParamError(f"token_pattern must be a string with at most one group, but is {pattern!r}")
+
+
+def _row_limit(df: float, n_rows: int) -> float:
+    return df * n_rows if isinstance(df, (float, np.floating)) else float(df)
+
+
+def _join(arrays: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype)
