@@ -25,10 +25,11 @@ _HOMES = {
     "Metrics": "umpteen.evaluation.metrics",
     "PPDSparse": "umpteen.methods.ppdsparse",
     "PfastreXML": "umpteen.methods.pfastrexml",
+    "Tagger": "umpteen.tagger",
     "Tfidf": "umpteen.text.tfidf",
     "evaluate": "umpteen.evaluation.metrics",
     "iter_corpus": "umpteen.data.corpus",
-    "load": "umpteen.methods",
+    "load": "umpteen.tagger",
     "make_synthetic": "umpteen.data.synthetic",
     "propensities": "umpteen.data.propensity",
     "read": "umpteen.data.reading",
@@ -78,10 +79,11 @@ if TYPE_CHECKING:
     from umpteen.data.xc_text import write_xc as write_xc
     from umpteen.evaluation.metrics import Metrics as Metrics
     from umpteen.evaluation.metrics import evaluate as evaluate
-    from umpteen.methods import load as load
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC
     from umpteen.methods.fastxml import FastXML as FastXML
     from umpteen.methods.pfastrexml import PfastreXML as PfastreXML
     from umpteen.methods.ppdsparse import PPDSparse as PPDSparse
+    from umpteen.tagger import Tagger as Tagger
+    from umpteen.tagger import load as load
     from umpteen.text.tfidf import Tfidf as Tfidf

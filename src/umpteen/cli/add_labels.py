@@ -8,6 +8,13 @@ from typing import Annotated
 
 import typer
 
+from umpteen.cli.corpora import (
+    LabelDelimiterOption,
+    LabelFieldOption,
+    TextFieldOption,
+    read_texts,
+    refuse_for_texts,
+)
 from umpteen.cli.options import (
     FormatOption,
     LabelNamesOption,
@@ -33,6 +40,9 @@ def command(
     labels: LabelsOption = None,
     format: FormatOption = None,
     one_based: OneBasedOption = None,
+    text_field: TextFieldOption = None,
+    label_field: LabelFieldOption = None,
+    label_delimiter: LabelDelimiterOption = None,
 ) -> None:
     """Train new labels and add them to a model, without training the old ones again.
 
@@ -42,14 +52,25 @@ def command(
     old ones have them.
 
     The model goes to a new directory, and the old one stays as it is. After an interruption --resume continues.
+    To a model of texts, give texts with label names; of those it learns the ones it does not know.
 
     umpteen add-labels eurlex.model new.txt.xz --model grown.model
     """
     from umpteen.data.files import read_names
     from umpteen.errors import ParamError
-    from umpteen.methods import load
+    from umpteen.tagger import Tagger, load
 
-    loaded = load(model).set_params(threads=threads)
+    loaded = load(model)
+    if isinstance(loaded, Tagger):
+        refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based)
+        corpus = read_texts(data, format, text_field, label_field, label_delimiter)
+        n_old = loaded.method_.n_labels_
+        loaded.method_.set_params(threads=threads)
+        with writing(target):
+            loaded.add_labels(corpus.texts, corpus.labels, target, resume=resume, progress=True)
+        typer.echo(f"labels     {n_old:,} as before, and new: {', '.join(loaded.classes_[n_old : n_old + 20])}")
+        return
+    loaded.set_params(threads=threads)
     if not hasattr(loaded, "add_labels"):
         raise ParamError(f"{model}: labels can be added to one-vs-rest models, but this is {loaded.name}")
     started = time.perf_counter()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from umpteen.cli.corpora import LabelDelimiterOption, LabelFieldOption, TextFieldOption, read_texts
 from umpteen.cli.options import (
     FormatOption,
     LabelsOption,
@@ -37,21 +38,40 @@ def command(
     labels: LabelsOption = None,
     format: FormatOption = None,
     one_based: OneBasedOption = None,
+    text_field: TextFieldOption = None,
+    label_field: LabelFieldOption = None,
+    label_delimiter: LabelDelimiterOption = None,
 ) -> None:
     """Score a model on data whose labels are known: P@k, nDCG@k, PSP@k and more, in percent.
 
     umpteen evaluate eurlex.model test.txt.xz --json metrics.json
     """
-    from umpteen.methods import load
+    from umpteen.tagger import Tagger, load
 
     constants = {key: value for key, value in (("A", a), ("B", b)) if value is not None}
     loaded = load(model)
-    data = read_for_model(loaded, test, format=format, labels=labels, one_based=one_based, threads=threads)
-    metrics = evaluate_model(loaded, data, threads=threads, **constants)
+    if isinstance(loaded, Tagger):
+        corpus = read_texts(test, format, text_field, label_field, label_delimiter)
+        metrics = loaded.evaluate(corpus.texts, corpus.labels, k=_KS, threads=threads, **constants)
+    else:
+        metrics = _evaluate_rows(loaded, test, format, labels, one_based, threads, constants)
     if json != "-":
         typer.echo(str(metrics))
     if json is not None:
         write_json(json, metrics.as_dict())
+
+
+def _evaluate_rows(
+    loaded: Any,
+    test: Path,
+    format: str | None,
+    labels: Path | None,
+    one_based: bool | None,
+    threads: int | None,
+    constants: dict[str, float],
+) -> Metrics:
+    data = read_for_model(loaded, test, format=format, labels=labels, one_based=one_based, threads=threads)
+    return evaluate_model(loaded, data, threads=threads, **constants)
 
 
 def evaluate_model(model: Any, data: Dataset, *, threads: int | None, **constants: Any) -> Metrics:

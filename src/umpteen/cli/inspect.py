@@ -66,6 +66,8 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     reader = ModelReader(path)
     facts |= {"shards": len(reader.shard_names), "bytes": reader.n_bytes(), **model.model_.describe()}
     facts["label_names"] = model.label_names_ is not None
+    facts["features"] = manifest["text"].get("features") if isinstance(manifest.get("text"), dict) else "numbers"
+    facts["calibrated"] = model.calibration_ is not None
     if checksums:
         facts["checksums"] = "all right"
     return facts

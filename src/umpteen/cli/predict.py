@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from umpteen.cli.corpora import TextFieldOption, read_texts
 from umpteen.cli.options import (
     FormatOption,
     ModelArgument,
@@ -42,25 +43,41 @@ def command(
     threads: ThreadsOption = None,
     format: FormatOption = None,
     one_based: OneBasedOption = None,
+    text_field: TextFieldOption = None,
 ) -> None:
-    """Write the best labels of each row, best first.
+    """Write the best labels of each row, best first; of a model of texts with probabilities in place of scores.
 
     umpteen predict eurlex.model test.txt.xz --top-k 5 --output labels.jsonl
+
+    umpteen predict cooking.model questions.jsonl --output tags.jsonl
     """
-    from umpteen.data.files import write_bytes
     from umpteen.data.reading import read_features
-    from umpteen.methods import load
+    from umpteen.tagger import Tagger, load
 
     loaded = load(model)
+    if isinstance(loaded, Tagger):
+        texts = read_texts(input, format, text_field, None, None, labelled=False).texts
+        method = loaded.method_
+        labels, scores = loaded.rank(
+            texts, top_k, exclude=_labels(method, exclude), include=_labels(method, include), threads=threads
+        )
+        _write(output, labels, scores, method)
+        return
     options: dict[str, Any] = {} if one_based is None else {"one_based": one_based}
     X = read_features(input, format=format, n_features=loaded.n_features_in_, threads=threads, **options)
     labels, scores = loaded.predict_topk(
         X, top_k, exclude=_labels(loaded, exclude), include=_labels(loaded, include), threads=threads
     )
+    _write(output, labels, scores, loaded)
+
+
+def _write(output: str, labels: Any, scores: Any, model: Any) -> None:
+    from umpteen.data.files import write_bytes
+
     if output.endswith(".npz"):
-        _write_matrix(output, labels, scores, loaded.n_labels_)
+        _write_matrix(output, labels, scores, model.n_labels_)
         return
-    names = loaded.label_names_
+    names = model.label_names_
     is_json = ".jsonl" in Path(output).suffixes
     lines = _json_lines(labels, scores, names) if is_json else _text_lines(labels, scores)
     if output == "-":

@@ -8,6 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from umpteen.cli.corpora import (
+    LabelDelimiterOption,
+    LabelFieldOption,
+    TextFieldOption,
+    describe_corpus,
+    is_corpus,
+    read_texts,
+    refuse_for_texts,
+)
 from umpteen.cli.options import (
     FormatOption,
     LabelNamesOption,
@@ -47,12 +56,35 @@ def command(
     labels: LabelsOption = None,
     format: FormatOption = None,
     one_based: OneBasedOption = None,
+    text_field: TextFieldOption = None,
+    label_field: LabelFieldOption = None,
+    label_delimiter: LabelDelimiterOption = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--features",
+            metavar="NAME=VALUE",
+            help="A setting of the text features, such as min_df=2 or ngram_range=[1,2]; repeatable.",
+            rich_help_panel="Corpus of texts",
+        ),
+    ] = None,
+    calibration: Annotated[
+        float | None,
+        typer.Option(
+            "--calibration",
+            help="Share of the texts held out to learn probabilities, 0.1 if not given; 0 halves the time.",
+            rich_help_panel="Corpus of texts",
+        ),
+    ] = None,
 ) -> None:
     """Train a model and write it to a directory.
 
-    Shards of the model appear there as they finish; after an interruption --resume continues with the rest.
+    Shards of the model appear there as they finish; after an interruption --resume continues with the rest. From
+    texts (.jsonl, .csv, .tsv, .parquet) the model takes texts and gives label names.
 
     umpteen train train.txt.xz --method centroid --model eurlex.model --valid test.txt.xz
+
+    umpteen train corpus.jsonl --method dismec --model tags.model
     """
     from umpteen.data.files import read_names
     from umpteen.methods import method_class
@@ -67,6 +99,11 @@ def command(
             raise ParamError(f"--set {name}=… does not go with this command; use --{name}")
     estimator = cls(**params).set_params(threads=threads, engine=engine)
     estimator.validate()
+    if is_corpus(train, format):
+        refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
+        fields = (text_field, label_field, label_delimiter)
+        _train_on_texts(train, estimator, model, valid, format, fields, features or [], calibration, resume)
+        return
 
     options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
     started = time.perf_counter()
@@ -83,3 +120,35 @@ def command(
 
         typer.echo(f"valid      {valid}")
         typer.echo(str(evaluate_model(estimator, held_out, threads=threads)))
+
+
+def _train_on_texts(
+    train: Path,
+    estimator: Any,
+    model: Path,
+    valid: Path | None,
+    format: str | None,
+    fields: tuple[Any, Any, Any],
+    features: list[str],
+    calibration: float | None,
+    resume: bool,
+) -> None:
+    from umpteen.tagger import DEFAULT_FEATURES, Tagger
+    from umpteen.text.tfidf import Tfidf
+
+    settings = Tfidf(**DEFAULT_FEATURES).set_params(threads=estimator.threads, **parse_settings(features))
+    tagger = Tagger(estimator, settings)
+    if calibration is not None:
+        tagger.set_params(calibration=calibration)
+    started = time.perf_counter()
+    corpus = read_texts(train, format, *fields)
+    describe_corpus(train, corpus, time.perf_counter() - started)
+    held_out = read_texts(valid, format, *fields) if valid is not None else None
+    started = time.perf_counter()
+    vectorizer, data = tagger.prepare(corpus.texts, corpus.labels)
+    describe_work(Path("its words"), data, time.perf_counter() - started, estimator)
+    with writing(model):
+        tagger.train(vectorizer, data, model, resume=resume, progress=True)
+    if held_out is not None:
+        typer.echo(f"valid      {valid}")
+        typer.echo(str(tagger.evaluate(held_out.texts, held_out.labels)))

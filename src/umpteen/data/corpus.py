@@ -245,11 +245,16 @@ def _show(value: Any) -> str:
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def _corpus_format(path: PathLike) -> str:
+def format_of_corpus(path: PathLike) -> str | None:
+    """The format a file's name suggests; None if it suggests no corpus."""
     name = Path(path).name.lower()
     for suffix in COMPRESSED_SUFFIXES:
         name = name.removesuffix(suffix)
-    format = _SUFFIXES.get(Path(name).suffix)
+    return _SUFFIXES.get(Path(name).suffix)
+
+
+def _corpus_format(path: PathLike) -> str:
+    format = format_of_corpus(path)
     if format is None:
         raise ParamError(f"{path}: its name does not tell its format; say format={' or '.join(map(repr, FORMATS))}")
     return format

@@ -1,0 +1,74 @@
+"""What commands share that read texts with label names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from umpteen.errors import ParamError
+
+if TYPE_CHECKING:
+    from umpteen.data.corpus import Corpus
+
+_CORPUS = "Corpus of texts"
+TextFieldOption = Annotated[
+    list[str] | None,
+    typer.Option("--text-field", help="Field with the text, 'text' if not given; repeatable, joined.",
+                 rich_help_panel=_CORPUS),
+]  # fmt: skip
+LabelFieldOption = Annotated[
+    str | None,
+    typer.Option("--label-field", help="Field with the labels, 'labels' if not given.", rich_help_panel=_CORPUS),
+]
+LabelDelimiterOption = Annotated[
+    str | None,
+    typer.Option("--label-delimiter", help="What stands between labels that come in one string.",
+                 rich_help_panel=_CORPUS),
+]  # fmt: skip
+
+
+def is_corpus(path: Path, format: str | None) -> bool:
+    """Whether a file holds texts rather than numbers, by its format or its name."""
+    from umpteen.data.corpus import FORMATS, format_of_corpus
+
+    return format in FORMATS if format is not None else format_of_corpus(path) is not None
+
+
+def read_texts(
+    path: Path,
+    format: str | None,
+    text_field: list[str] | None,
+    label_field: str | None,
+    label_delimiter: str | None,
+    *,
+    labelled: bool = True,
+) -> Corpus:
+    """The corpus a command names; without its labels if it is only to be tagged."""
+    from umpteen.data.corpus import read_corpus
+
+    fields: Any = text_field or "text"
+    if text_field is not None and len(text_field) == 1:
+        fields = text_field[0]
+    return read_corpus(
+        path,
+        text=fields,
+        labels=(label_field or "labels") if labelled else None,
+        label_delimiter=label_delimiter,
+        format=format,
+    )
+
+
+def refuse_for_texts(**options: Any) -> None:
+    """Options of data files that make no sense for texts."""
+    for name, value in options.items():
+        if value is not None:
+            raise ParamError(f"--{name.replace('_', '-')} is for files of numbers, not for texts")
+
+
+def describe_corpus(path: Path, corpus: Corpus, seconds: float) -> None:
+    """Prints how large a corpus is."""
+    n_characters = sum(map(len, corpus.texts))
+    typer.echo(f"corpus     {path} ({seconds:.1f} s)")
+    typer.echo(f"           {len(corpus):,} texts, {n_characters / max(len(corpus), 1):,.0f} characters each")

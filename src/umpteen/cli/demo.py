@@ -1,0 +1,211 @@
+"""umpteen demo"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from umpteen.cli.options import ThreadsOption
+
+if TYPE_CHECKING:
+    from umpteen.tagger import Tagger
+
+#: What is compared, from the simplest to the most accurate, at settings that end in seconds on this much text.
+METHODS: dict[str, dict[str, Any]] = {
+    "centroid": {},
+    "fastxml": {"n_trees": 20, "normalize": True},
+    "ppdsparse": {},
+    "dismec": {},
+}
+_EXAMPLES = 3
+
+#: ECE: expected calibration error, of scores as they come and of the probabilities learned.
+HEADER = ("method", "P@1", "P@3", "P@5", "PSP@1", "PSP@5", "train", "model", "raw ECE", "ECE")
+
+
+def command(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where the corpus, the models and the report go.")
+    ] = Path("umpteen-demo"),
+    threads: ThreadsOption = None,
+    package: Annotated[
+        list[str] | None, typer.Option("--package", help="Read only this installed package; repeatable.")
+    ] = None,
+    max_texts: Annotated[int, typer.Option("--max-texts", help="Texts at most.", min=100)] = 12_000,
+) -> None:
+    """See everything at work on text found on this machine, in a minute or two; nothing is downloaded.
+
+    The text is the documentation inside the Python packages that are installed: they are parsed, not run. Labels are
+    modules, parameters, exceptions. Several methods learn from four fifths of it and are judged on the rest.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn
+    from rich.table import Table
+
+    from umpteen.data.corpus import Corpus
+    from umpteen.data.split import split_rows
+    from umpteen.demo import gather_corpus
+    from umpteen.methods import method_class
+    from umpteen.models.store import ModelReader
+    from umpteen.tagger import Tagger, encode_labels
+    from umpteen.text.tfidf import Tfidf
+
+    if directory.exists() and any(directory.iterdir()):
+        from umpteen.errors import ModelExistsError
+
+        raise ModelExistsError(f"{directory}: is not empty; name another directory, or remove it")
+    directory.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False)
+    begun = time.perf_counter()
+    with Progress(SpinnerColumn(), *Progress.get_default_columns(), console=console, transient=True,
+                  disable=not console.is_terminal) as bar:  # fmt: skip
+        task = bar.add_task("reading the documentation of installed packages")
+        corpus = gather_corpus(
+            max_texts, packages=package or (), tell=lambda done, of: bar.update(task, completed=done, total=of)
+        )
+    _, Y = encode_labels(corpus.labels)
+    held_out = split_rows(Y, 0.2)
+    halves = []
+    for part, mask in (("train", ~held_out), ("test", held_out)):
+        rows = mask.nonzero()[0].tolist()
+        halves.append(Corpus([corpus.texts[i] for i in rows], [corpus.labels[i] for i in rows]))
+        _write_corpus(directory / f"{part}.jsonl", halves[-1])
+    train, test = halves
+    counts = Y.sum(axis=0).A1 if hasattr(Y.sum(axis=0), "A1") else Y.sum(axis=0)
+    console.print(
+        f"[bold]{len(corpus):,}[/] docstrings, [bold]{Y.shape[1]:,}[/] labels, {Y.nnz / len(corpus):.1f} per text; "
+        f"half of the labels have {int(sorted(counts)[len(counts) // 2])} texts or fewer "
+        f"[dim]({time.perf_counter() - begun:.0f} s; {directory}/train.jsonl, test.jsonl)[/]"
+    )
+
+    table = Table(
+        title="learned from four fifths, judged on the rest",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for column in HEADER:
+        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
+    taggers: dict[str, Tagger] = {}
+    rows: list[list[str]] = []
+    results: dict[str, Any] = {}
+    features, data = Tagger(features=Tfidf(min_df=2, sublinear_tf=True, threads=threads)).prepare(
+        train.texts, train.labels
+    )
+    for name, params in METHODS.items():
+        tagger = Tagger(method_class(name)(**params, threads=threads))
+        started = time.perf_counter()
+        model = directory / f"{name}.model"
+        tagger.train(features, data, model, progress=True)
+        seconds = time.perf_counter() - started
+        metrics = tagger.evaluate(test.texts, test.labels)
+        before, after = tagger.reliability(test.texts, test.labels)
+        cells = [f"{metrics[key]:.1f}" for key in ("P@1", "P@3", "P@5", "PSP@1", "PSP@5")]
+        size = f"{ModelReader(model).n_bytes() / 1e6:.1f} MB"
+        rows.append([name, *cells, f"{seconds:.1f} s", size, f"{before.error:.3f}", f"{after.error:.3f}"])
+        table.add_row(*rows[-1])
+        taggers[name], results[name] = tagger, (metrics, before, after)
+    console.print(table)
+    best = max(results, key=lambda name: results[name][0]["P@1"])
+    console.print(f"\nThree texts that [bold]{best}[/] has not seen, and why:\n")
+    shown = _examples(test)
+    for i in shown:
+        _show_example(console, taggers[best], test.texts[i], test.labels[i])
+    report = directory / "report.html"
+    _write_report(report, corpus, counts, rows, results, best, taggers[best], test, shown)
+    model = directory / f"{best}.model"
+    console.print(f"[bold]Report[/]   {report}")
+    console.print(
+        f'[bold]Go on[/]    umpteen suggest {model} "Return the mean of an array along an axis" --explain',
+        soft_wrap=True,
+    )
+    console.print(f"         umpteen evaluate {model} {directory}/test.jsonl")
+    console.print(f"[dim]{time.perf_counter() - begun:.0f} s in all[/]")
+
+
+def _write_corpus(path: Path, corpus: Any) -> None:
+    import json
+
+    from umpteen.data.files import write_bytes
+
+    lines = (json.dumps({"text": text, "labels": labels}, ensure_ascii=False) + "\n" for text, labels in corpus)
+    write_bytes(path, (line.encode("utf-8", "replace") for line in lines))
+
+
+def _examples(test: Any) -> list[int]:
+    """The first texts that are short enough to show and have several labels."""
+    fits = [i for i, (text, labels) in enumerate(test) if 150 < len(text) < 450 and len(labels) >= 4]
+    return (fits or list(range(len(test))))[:_EXAMPLES]
+
+
+def _show_example(console: Any, tagger: Any, text: str, truth: list[str]) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Padding(Text(" ".join(text.split())[:400], style="dim"), (0, 2)))
+    for name, value in tagger.suggest(text, 5):
+        right = name in truth
+        mark = ("✓ ", "green") if right else ("  ", "")
+        console.print(Text.assemble("    ", mark, f"{name:<32} {value:4.2f} ", ("█" * round(24 * value), "cyan")))
+    why = tagger.explain(text)
+    words = [word for word, value in why.words if value > 0][:5]
+    console.print(Text.assemble("    why ", (why.label, "bold"), ": ", (", ".join(words), "green"), "\n"))
+
+
+def _write_report(
+    path: Path, corpus: Any, counts: Any, rows: Any, results: Any, best: str, tagger: Any, test: Any, shown: list[int]
+) -> None:
+    import html
+
+    import numpy as np
+
+    from umpteen.data.files import write_bytes
+    from umpteen.evaluation import report
+
+    lines = {
+        name: ([d["decile"] for d in metrics.by_decile], [d["recall@5"] for d in metrics.by_decile])
+        for name, (metrics, _, _) in results.items()
+    }
+    _, before, after = results[best]
+    marks = {**dict.fromkeys(range(1, 6), "highest"), **dict.fromkeys((6, 7, 9), "lowest")}
+    examples = "".join(
+        f"<blockquote>{tagger.explain(test.texts[i]).to_html()}<p><small>right: "
+        f"{html.escape(', '.join(test.labels[i]))}<br>suggested: "
+        + html.escape(", ".join(f"{name} {value:.2f}" for name, value in tagger.suggest(test.texts[i])))
+        + "</small></p></blockquote>"
+        for i in shown
+    )
+    text = report.page(
+        "umpteen: what the documentation on this machine teaches",
+        [
+            report.paragraph(
+                f"{len(corpus):,} docstrings with {len(counts):,} labels: modules, parameters, exceptions. Four "
+                "fifths were learned from, the rest was held out; all figures are from the rest, in percent."
+            ),
+            report.section("Methods", report.table(HEADER, rows, marks)),
+            report.section(
+                "Head and tail",
+                '<div class="row">',
+                report.figure(report.frequency_chart(np.asarray(counts)), "How often each label occurs."),
+                report.figure(
+                    report.line_chart(lines, x_label="tenth of the labels, most frequent first", y_label="recall@5"),
+                    "Of the pairs of text and label in each tenth of the labels, how many are found among the five "
+                    "best. The right end is where methods differ.",
+                ),
+                "</div>",
+            ),
+            report.section(
+                "What a probability is worth",
+                '<div class="row">',
+                report.figure(before.to_svg(), f"{best}: scores as they come, error {before.error:.3f}."),
+                report.figure(after.to_svg(), f"{best}: after calibration, error {after.error:.3f}."),
+                "</div>",
+            ),
+            report.section("Why these labels", examples),
+        ],
+    )
+    write_bytes(path, [text.encode("utf-8", "replace")])

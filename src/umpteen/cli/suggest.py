@@ -1,0 +1,95 @@
+"""umpteen suggest"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from umpteen.cli.options import ModelArgument, write_json
+
+
+def command(
+    model: ModelArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to tag; - reads it from standard input.")],
+    top_k: Annotated[str, typer.Option("--top-k", help="Labels at most; auto decides by their probabilities.")] = "5",
+    threshold: Annotated[
+        str | None,
+        typer.Option("--threshold", help="Least probability; or micro or macro, the thresholds learned in training."),
+    ] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--exclude", help="A label never to give; repeatable.")] = None,
+    include: Annotated[list[str] | None, typer.Option("--include", help="Give only such labels; repeatable.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also show which words spoke for and against the labels.")
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write the explanations as a page with coloured words."),
+    ] = None,
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output.")
+    ] = None,
+) -> None:
+    """Tag a text with a model that was trained on texts.
+
+    umpteen suggest cooking.model "How do I season a cast iron pan?" --explain
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    from umpteen.tagger import Tagger
+
+    tagger = Tagger.load(model)
+    if text == "-":
+        text = sys.stdin.read()
+    found = tagger.suggest(text, _number(top_k), _number(threshold), exclude or None, include or None)
+    explanations = [tagger.explain(text, name) for name, _ in found] if explain or html is not None else []
+    unknown, n_words = tagger.count_unknown([text])[0]
+    if json != "-":
+        console = Console(highlight=False)
+        width = max((len(name) for name, _ in found), default=0)
+        for rank, (name, value) in enumerate(found):
+            bar = "█" * round(30 * value)
+            console.print(Text.assemble(f"{name:<{width}}  {value:5.2f}  ", (bar, "cyan")))
+            if explain:
+                console.print(explanations[rank])
+        if not found:
+            typer.echo("no label is likely enough")
+        if unknown:
+            typer.echo(f"note: {unknown} of {n_words} words are unknown to the model", err=True)
+    if html is not None:
+        from umpteen.data.files import write_bytes
+
+        write_bytes(html, [_page("\n".join(part.to_html() for part in explanations)).encode()])
+    if json is not None:
+        facts: dict[str, Any] = {
+            "suggestions": [{"label": name, "probability": value} for name, value in found],
+            "unknown_words": unknown,
+            "words": n_words,
+        }
+        if explain:
+            facts["explanations"] = [part.as_dict() for part in explanations]
+        write_json(json, facts)
+
+
+def _number(value: str | None) -> Any:
+    """A number where it is one; else the word, for the tagger to judge."""
+    if value is None:
+        return None
+    for parse in (int, float):
+        try:
+            return parse(value)
+        except ValueError:
+            continue
+    return value
+
+
+def _page(body: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        "<title>umpteen: explanations</title><style>body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;"
+        "margin:2rem auto;padding:0 1rem}mark{border-radius:3px;padding:0 2px}</style>"
+        f"<body>{body}</body></html>\n"
+    )

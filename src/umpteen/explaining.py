@@ -1,0 +1,151 @@
+"""Explanations of text: the words that spoke for and against a label, as data, coloured terminal text and HTML."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class TextExplanation:
+    """Why a text was given a label.
+
+    Attributes
+    ----------
+    text, label : str
+    score : float
+        The model's; `probability` where it is calibrated, else None.
+    family : str
+        "linear": contributions and `base` add up to the score. "forest": they are shares of the trees' mean.
+        "embedding": they are shares of the votes of neighbours.
+    base : float
+        What no word had a hand in.
+    words : list of (str, float)
+        Terms of the text and their contributions, the largest first.
+    spans : list of (start, end, contribution)
+        Where they stand; a term that stands several times is shared out.
+    unknown : list of str
+        Words of the text the model has never seen.
+    votes : list of dict
+        What voted, the strongest first: trees with their splits, or neighbours.
+    """
+
+    text: str
+    label: str
+    score: float
+    probability: float | None
+    family: str
+    base: float
+    words: list[tuple[str, float]]
+    spans: list[tuple[int, int, float]]
+    unknown: list[str] = field(default_factory=list)
+    votes: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "label": self.label,
+            "score": self.score if np.isfinite(self.score) else None,
+            "probability": self.probability,
+            "family": self.family,
+            "base": self.base,
+            "words": [{"word": word, "contribution": value} for word, value in self.words],
+            "spans": [{"start": s, "end": e, "contribution": value} for s, e, value in self.spans],
+            "unknown": self.unknown,
+            "votes": self.votes,
+        }
+
+    def __str__(self) -> str:
+        lines = [self._headline()]
+        lines += [f"  {value:+8.3f}  {word}" for word, value in self.words[:10]]
+        lines.append(f"  {self.base:+8.3f}  (none of the words)")
+        return "\n".join([*lines, *self._notes()])
+
+    def _headline(self) -> str:
+        said = f", probability {self.probability:.2f}" if self.probability is not None else ""
+        return f"{self.label}: score {self.score:.3f}{said}"
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.votes and self.family == "forest":
+            notes.append(f"{len(self.votes)} trees voted for it")
+        elif self.votes:
+            notes.append(f"{len(self.votes)} neighbours voted for it")
+        if self.unknown:
+            notes.append(f"words the model does not know: {', '.join(self.unknown[:10])}")
+        return notes
+
+    def __rich__(self) -> Any:
+        """Coloured text for a terminal: words for the label on green, words against it on red."""
+        from rich.console import Group
+        from rich.text import Text
+
+        shown = Text(self.text[:2000])
+        for start, end, strength in self._strengths():
+            if end <= 2000 and abs(strength) >= 0.05:
+                shade = int(60 + 110 * min(1.0, abs(strength)))
+                colour = f"on rgb(0,{shade},40)" if strength > 0 else f"on rgb({shade},20,20)"
+                shown.stylize(f"white {colour}" + (" bold" if abs(strength) > 0.5 else ""), start, end)
+        head = Text(self._headline(), style="bold")
+        largest = max((abs(value) for _, value in self.words), default=1.0) or 1.0
+        table = Text()
+        for word, value in self.words[:8]:
+            bar = "█" * max(1, round(16 * abs(value) / largest))
+            table.append(f"  {value:+8.3f} ", style="dim").append(f"{bar:<17}", style="green" if value > 0 else "red")
+            table.append(f"{word}\n")
+        notes = Text("\n".join(self._notes()), style="dim")
+        return Group(head, shown, table, notes) if notes.plain else Group(head, shown, table)
+
+    def to_html(self) -> str:
+        """The text with its words highlighted; a fragment that needs no style sheet and is safe to embed."""
+        parts, at = [], 0
+        for start, end, strength in self._strengths():
+            if start < at:  # words inside a longer term that was shown already
+                continue
+            parts.append(html.escape(self.text[at:start]))
+            colour = "34,160,90" if strength > 0 else "208,60,60"
+            title = f"{self.text[start:end]}: {'for' if strength > 0 else 'against'} ({strength:+.2f})"
+            parts.append(
+                f'<mark style="background:rgba({colour},{0.15 + 0.6 * min(1.0, abs(strength)):.2f});color:inherit" '
+                f'title="{html.escape(title)}">{html.escape(self.text[start:end])}</mark>'
+            )
+            at = end
+        parts.append(html.escape(self.text[at:]))
+        return (
+            f'<div class="umpteen-explanation"><p><strong>{html.escape(self._headline())}</strong></p>'
+            f"<p>{''.join(parts)}</p>"
+            + "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self._notes())
+            + "</div>"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def _strengths(self) -> list[tuple[int, int, float]]:
+        """Disjoint pieces of the text, from first to last, with strengths in [-1, 1]."""
+        marks = np.zeros(len(self.text))
+        for start, end, value in self.spans:
+            marks[start:end] += value
+        largest = float(np.abs(marks).max()) if len(marks) else 0.0
+        if largest == 0:
+            return []
+        edges = np.flatnonzero(np.diff(marks, prepend=0.0, append=0.0))
+        return [(a, b, float(marks[a]) / largest) for a, b in pairwise(edges.tolist()) if marks[a] != 0]
+
+
+def place_words(
+    places: Sequence[tuple[int, int, int]], contributions: Mapping[int, float]
+) -> list[tuple[int, int, float]]:
+    """Where contributing features stand in a text, from (begin, end, feature); one that stands several times is
+    shared out."""
+    count = Counter(feature for _, _, feature in places)
+    return [
+        (begin, end, contributions[feature] / count[feature])
+        for begin, end, feature in places
+        if contributions.get(feature, 0.0) != 0
+    ]

@@ -1,0 +1,554 @@
+"""Text in, label names out: features, a method and label names as one estimator and one model directory."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.data.dataset import Dataset
+from umpteen.data.files import PathLike
+from umpteen.data.matrix import Csr, as_csr, make_csr
+from umpteen.data.propensity import LabelCounts
+from umpteen.data.split import split_rows
+from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
+from umpteen.evaluation.calibration import Reliability, reliability
+from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
+from umpteen.explaining import TextExplanation, place_words
+from umpteen.methods import load as load_method
+from umpteen.methods.base import Method
+from umpteen.methods.dismec import DiSMEC
+from umpteen.models.calibration import count_labels_to_give
+from umpteen.models.store import Part
+from umpteen.params import check_count, check_number
+from umpteen.progress import Listener
+from umpteen.text.tfidf import Tfidf
+
+PRECOMPUTED = "precomputed"
+_PART = "vocabulary"
+
+#: Of texts that come without settings: a word that stands ten times says more than one that stands once, not ten
+#: times more.
+DEFAULT_FEATURES: dict[str, Any] = {"sublinear_tf": True}
+
+#: How far down a ranking `top_k="auto"` looks.
+_AUTO_TOP_K = 50
+
+Suggestions = list[tuple[str, float]]
+
+
+class Tagger:
+    """Learns which label names go with which texts.
+
+    Parameters
+    ----------
+    method
+        Any method of this package; by default `DiSMEC`.
+    features
+        How texts become features: a `Tfidf`, by default with ``sublinear_tf=True``, which suits most texts better;
+        or "precomputed", where rows of numbers (sparse, dense, embeddings) are given in place of texts.
+    calibration
+        The share of rows held out to learn what scores are worth. A first model is trained without them, judged on
+        them, and thrown away; the model that is kept is trained on all rows. 0 does without: half the time, scores
+        in [0, 1] that are no probabilities, no thresholds.
+    seed
+        Of the rows held out.
+
+    Attributes
+    ----------
+    method_ : Method
+        The fitted method.
+    features_ : Tfidf or None
+    classes_ : sequence of str
+        Label names by id.
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> texts = ["herring quotas", "cod quotas in the sea", "a tax on wine", "wine and beer tax"] * 10
+    >>> labels = [["fish"], ["fish", "sea"], ["tax", "wine"], ["tax", "wine"]] * 10
+    >>> tagger = umpteen.Tagger(umpteen.DiSMEC()).fit(texts, labels)
+    >>> [name for name, _ in tagger.suggest("the herring in the sea", top_k=2)]
+    ['fish', 'sea']
+    """
+
+    def __init__(
+        self,
+        method: Method | None = None,
+        features: Any = None,
+        calibration: float = 0.1,
+        seed: int = 0,
+    ) -> None:
+        self.method = method
+        self.features = features
+        self.calibration = calibration
+        self.seed = seed
+
+    # --- parameters, as scikit-learn asks for them ---------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        names = list(inspect.signature(type(self).__init__).parameters)[1:]
+        params = {name: getattr(self, name) for name in names}
+        if deep:
+            for name in ("method", "features"):
+                if hasattr(params[name], "get_params"):
+                    params |= {f"{name}__{key}": value for key, value in params[name].get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ParamError(f"Tagger has no parameter {name!r}; its parameters are {', '.join(known)}")
+            owner, _, inner = name.partition("__")
+            if inner:
+                getattr(self, owner).set_params(**{inner: value})
+            else:
+                setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        changed = {
+            name: getattr(self, name)
+            for name, parameter in list(inspect.signature(type(self).__init__).parameters.items())[1:]
+            if getattr(self, name) is not parameter.default and getattr(self, name) != parameter.default
+        }
+        return f"Tagger({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True, multi_output=True, single_output=False),
+            classifier_tags=ClassifierTags(multi_class=False, multi_label=True),
+            input_tags=InputTags(string=self.features != PRECOMPUTED, two_d_array=self.features == PRECOMPUTED),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "method_")
+
+    # --- fit -----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        texts: Any,
+        labels: Iterable[Iterable[str]],
+        model_dir: PathLike | None = None,
+        *,
+        resume: bool = True,
+        progress: bool | Listener = False,
+    ) -> Self:
+        """Learns from texts and the names of their labels.
+
+        Parameters
+        ----------
+        texts : iterable of str; or rows of numbers, with features="precomputed"
+        labels : iterable of iterables of str
+            The label names of each text; a text may have none.
+        model_dir, resume, progress
+            As for the method's own `fit`: shards appear there as they finish, and after an interruption the same
+            call continues.
+        """
+        features, data = self.prepare(texts, labels)
+        return self.train(features, data, model_dir, resume=resume, progress=progress)
+
+    def prepare(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Tfidf | None, Dataset]:
+        """The first half of `fit`: learns the vocabulary and turns texts and labels into a data set."""
+        self._check()
+        features = None if self.features == PRECOMPUTED else Tfidf(**self._features().get_params())
+        X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
+        names, Y = encode_labels(labels)
+        if X.shape[0] != Y.shape[0]:
+            raise DataError(f"there must be labels for each of {X.shape[0]} texts, but there are {Y.shape[0]}")
+        return features, Dataset(X, Y, names)
+
+    def train(
+        self,
+        features: Tfidf | None,
+        data: Dataset,
+        model_dir: PathLike | None = None,
+        *,
+        resume: bool = True,
+        progress: bool | Listener = False,
+    ) -> Self:
+        """The second half of `fit`: from what `prepare` gave to a model."""
+        method, share = self._check()
+        header, parts = _describe_features(features)
+        held_out = self._hold_out(data.Y, share)
+        if held_out is not None:
+            first = type(method)(**method.get_params())
+            first.fit(data.X[~held_out], data.Y[~held_out], progress=progress)
+            first.calibrate(data.X[held_out], data.Y[held_out])
+            parts["calibration"] = first._shared["calibration"]
+        fitted = type(method)(**method.get_params())
+        fitted._fit(data.X, data.Y, model_dir, data.label_names, resume, progress, header, parts)
+        self.method_, self.features_ = fitted, features
+        return self
+
+    def _check(self) -> tuple[Method, float]:
+        """The method, and the share of rows to hold out, after checks."""
+        method = DiSMEC() if self.method is None else self.method
+        if not isinstance(method, Method):
+            raise ParamError(f"method must be one of this package's methods, but is {method!r}"[:300])
+        share = check_number("calibration", self.calibration, 0)
+        if share >= 1:
+            raise ParamError(f"calibration must be a share of the rows below 1, but is {share:g}")
+        check_count("seed", self.seed, low=0)
+        method.validate()
+        return method, share
+
+    def _features(self) -> Tfidf:
+        if self.features is None:
+            return Tfidf(**DEFAULT_FEATURES)
+        if not isinstance(self.features, Tfidf):
+            raise ParamError(f'features must be a Tfidf or "{PRECOMPUTED}", but is {self.features!r}'[:300])
+        return self.features
+
+    def _hold_out(self, Y: Csr, share: float) -> NDArray[np.bool_] | None:
+        """Rows to calibrate on; None where there is none to spare: every label keeps a row to train from."""
+        if share == 0 or Y.shape[0] < 2:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # fewer rows than asked for are fine here
+            mask = split_rows(Y, share, seed=self.seed)
+        with_labels = mask & (np.diff(Y.indptr) > 0)
+        return mask if with_labels.any() else None
+
+    def add_labels(
+        self,
+        texts: Any,
+        labels: Iterable[Iterable[str]],
+        model_dir: PathLike | None = None,
+        *,
+        resume: bool = True,
+        progress: bool | Listener = False,
+    ) -> Self:
+        """Learns labels the model does not have; those it has keep their ids and weights. One-vs-rest methods only.
+
+        Texts are examples of the new labels they have and counter-examples of the others; names the model knows
+        already are not learned anew. New labels share the curve and the one threshold of the old.
+        """
+        method = self._fitted()
+        if not hasattr(method, "add_labels"):
+            raise ParamError(
+                f"only one-vs-rest methods learn new labels without the old ones, but this is {method.name}"
+            )
+        lists = [list(names) for names in labels]
+        known = method._ids_by_name
+        names, Y = encode_labels([[name for name in row if name not in known] for row in lists])
+        if not names:
+            raise DataError("there must be a label the model does not have, but it has all of them")
+        method.add_labels(self._to_X(texts), Y, names, model_dir, resume=resume, progress=progress)
+        return self
+
+    # --- suggest -------------------------------------------------------------------------------------------------
+
+    def suggest(
+        self,
+        texts: Any,
+        top_k: int | str = 5,
+        threshold: float | str | None = None,
+        exclude: Any = None,
+        include: Any = None,
+        threads: int | None = None,
+    ) -> Any:
+        """The best labels of a text, best first, with their probabilities.
+
+        Parameters
+        ----------
+        texts : str or iterable of str
+        top_k : int or "auto"
+            How many at most; "auto" decides for each text, by the F1 to be expected.
+        threshold : float, "micro", "macro" or None
+            Leave out labels below this probability, or below the thresholds learned for the best micro F1 (one for
+            all labels) or macro F1 (one for each label).
+        exclude, include : label names, optional
+            Labels that must not be, or alone may be, given; applied before the cut.
+
+        Returns
+        -------
+        list of (name, probability); for several texts a list of such lists
+        """
+        one = isinstance(texts, str)
+        labels, values = self.rank([texts] if one else texts, top_k, threshold, exclude, include, threads)
+        names = self.classes_
+        found: list[Suggestions] = [
+            [(names[label], value) for label, value in zip(row, scores, strict=True) if label >= 0]
+            for row, scores in zip(labels.tolist(), values.tolist(), strict=True)
+        ]
+        return found[0] if one else found
+
+    def rank(
+        self,
+        texts: Any,
+        top_k: int | str = 5,
+        threshold: float | str | None = None,
+        exclude: Any = None,
+        include: Any = None,
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """`suggest` of several texts as arrays: label ids, -1 where none is given, and probabilities."""
+        method = self._fitted()
+        auto = top_k == "auto"
+        if isinstance(top_k, str) and not auto:
+            raise ParamError(f'top_k must be a number or "auto", but is {top_k!r}')
+        width = min(_AUTO_TOP_K, method.n_labels_) if isinstance(top_k, str) else top_k
+        cut = self._threshold(threshold)
+        labels, scores = method.predict_topk(
+            self._to_X(texts), width, exclude=exclude, include=include, threads=threads
+        )
+        values = self._to_unit(scores)
+        if auto:
+            self._need_calibration('top_k="auto"')
+            given = count_labels_to_give(values)
+            labels = np.where(np.arange(width) < given[:, None], labels, -1)
+        if cut is not None:
+            below = method.calibration_.thresholds(labels, cut == "macro") if isinstance(cut, str) else cut  # type: ignore[union-attr]
+            labels = np.where(values >= below, labels, -1)
+        return labels.astype(np.int32, copy=False), values
+
+    def _threshold(self, threshold: Any) -> float | str | None:
+        if threshold is None:
+            return None
+        if isinstance(threshold, str):
+            if threshold not in ("micro", "macro"):
+                raise ParamError(f'threshold must be a probability, "micro" or "macro", but is {threshold!r}')
+            self._need_calibration(f"threshold={threshold!r}")
+            return threshold
+        return check_number("threshold", threshold, 0)
+
+    def _need_calibration(self, what: str) -> None:
+        if self._fitted().calibration_ is None:
+            raise ParamError(f"{what} needs a calibrated model, but this one was trained without held-out rows")
+
+    def _to_unit(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Probabilities where the model is calibrated; else scores squeezed into [0, 1], order kept."""
+        method = self._fitted()
+        if method.calibration_ is not None:
+            return method.calibration_.to_probabilities(scores)
+        return squeeze(scores, method.model_.family)
+
+    def predict(self, texts: Any) -> list[list[str]]:
+        """The labels to give each text: as many as pay off where the model is calibrated, else five."""
+        calibrated = self._fitted().calibration_ is not None
+        found = self.suggest(list(texts) if not hasattr(texts, "shape") else texts, "auto" if calibrated else 5)
+        return [[name for name, _ in row] for row in found]
+
+    def count_unknown(self, texts: Any) -> list[tuple[int, int]]:
+        """For each text, how many of its words the model does not know, and how many it has."""
+        self._fitted()
+        if self.features_ is None:
+            raise ParamError("a tagger of precomputed features knows no words")
+        _, words = self.features_.transform(texts, return_unknown=True)
+        return list(zip(words.unknown.tolist(), words.total.tolist(), strict=True))
+
+    # --- explain -------------------------------------------------------------------------------------------------
+
+    def explain(self, text: str, label: str | None = None) -> TextExplanation:
+        """The words that spoke for and against a label; by default the label ranked first."""
+        method = self._fitted()
+        if self.features_ is None:
+            raise ParamError("a tagger of precomputed features knows no words; use method_.explain")
+        if not isinstance(text, str):
+            raise ParamError(f"one text can be explained at a time, but this is a {type(text).__name__}")
+        X = self._to_X([text])
+        if label is None:
+            best = int(method.predict_topk(X, 1)[0][0, 0])
+            if best < 0:
+                raise DataError("no label can be ranked for this text")
+            label = self.classes_[best]
+        found = method.explain(X, label)
+        contributions = dict(zip(found.features.tolist(), found.contributions.tolist(), strict=True))
+        spans = self.features_.spans(text)
+        # Hashed columns have no names but those the text itself gives them.
+        terms: dict[int, str] = {}
+        for span in spans:
+            terms.setdefault(span.column, text[span.begin : span.end].lower())
+        known = None if self.features_.hashing is not None else self.features_.feature_names_
+        name = (lambda f: terms.get(f, f"column {f}")) if known is None else lambda f: known[f]
+        unknown = [text[span.begin : span.end].lower() for span in spans if span.column < 0 and " " not in
+                   text[span.begin : span.end]]  # fmt: skip
+        calibration = method.calibration_
+        return TextExplanation(
+            text=text,
+            label=label,
+            score=found.score,
+            probability=float(calibration.to_probabilities(found.score)) if calibration is not None else None,
+            family=found.family,
+            base=found.base,
+            words=[(name(feature), value) for feature, value in contributions.items()],
+            spans=place_words([(span.begin, span.end, span.column) for span in spans], contributions),
+            unknown=list(dict.fromkeys(unknown)),
+            votes=[_name_vote(vote, name, method.n_features_in_, self.classes_) for vote in found.votes],
+        )
+
+    # --- judge ---------------------------------------------------------------------------------------------------
+
+    def evaluate(self, texts: Any, labels: Iterable[Iterable[str]], **options: Any) -> Metrics:
+        """P@k, nDCG@k, PSP@k and more of texts whose labels are known; `options` go to `umpteen.evaluate`.
+
+        Labels the model has never seen count: no suggestion can be right about them.
+        """
+        method = self._fitted()
+        Y = self._encode(labels)
+        ks = options.get("k", (1, 3, 5))
+        ranked, _ = method.predict_topk(self._to_X(texts), max(ks) if isinstance(ks, Iterable) else ks)
+        counts = np.zeros(Y.shape[1], np.int64)
+        counts[: method.n_labels_] = method.train_counts_.counts
+        return evaluate(Y, ranked, LabelCounts(counts, method.train_counts_.n_rows), **options)
+
+    def reliability(
+        self, texts: Any, labels: Iterable[Iterable[str]], top_k: int = 5
+    ) -> tuple[Reliability, Reliability]:
+        """How far the suggestions' probabilities can be believed, before (squeezed scores) and after calibration."""
+        method = self._fitted()
+        self._need_calibration("reliability")
+        ranked, scores = method.predict_topk(self._to_X(texts), min(top_k, method.n_labels_))
+        hits = find_hits(self._encode(labels), ranked)
+        given = ranked >= 0
+        raw, said = squeeze(scores, method.model_.family), self._to_unit(scores)
+        return reliability(raw[given], hits[given]), reliability(said[given], hits[given])
+
+    def score(self, texts: Any, labels: Iterable[Iterable[str]]) -> float:
+        """P@1 as a fraction, for scikit-learn's searches."""
+        return self.evaluate(texts, labels, k=1, deciles=False)["P@1"] / 100
+
+    def _encode(self, labels: Iterable[Iterable[str]]) -> Csr:
+        """Y by the model's label ids; labels it does not have get columns behind."""
+        method = self._fitted()
+        ids = dict(method._ids_by_name)
+        return _to_matrix([[ids.setdefault(name, len(ids)) for name in row] for row in _check_lists(labels)], ids)
+
+    # --- keep ----------------------------------------------------------------------------------------------------
+
+    def save(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Writes the model directory: method, vocabulary, names, calibration. No pickle."""
+        self._fitted().save(path, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: PathLike, *, checksums: bool = False) -> Tagger:
+        """Opens a model directory that a tagger wrote."""
+        return cls._over(load_method(path, checksums=checksums), path)
+
+    @classmethod
+    def _over(cls, method: Method, path: PathLike) -> Tagger:
+        """A tagger over a loaded method."""
+        header = method._fitted_header.get("text")
+        if not isinstance(header, dict) or method.label_names_ is None:
+            raise ParamError(f"{path}: this model was not trained on text; open it with umpteen.load")
+        if header.get("features") == PRECOMPUTED:
+            features: Tfidf | None = None
+        elif _PART not in method._shared:
+            raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
+        else:
+            features = Tfidf.from_part(method._shared[_PART])
+            if features.n_features_ != method.n_features_in_:
+                raise ModelCorruptError(f"{path}: the vocabulary does not have {method.n_features_in_} terms")
+        tagger = cls(
+            type(method)(**method.get_params()),
+            PRECOMPUTED if features is None else Tfidf(**features.get_params()),
+            calibration=0.0 if method.calibration_ is None else 0.1,
+        )
+        tagger.method_, tagger.features_ = method, features
+        return tagger
+
+    @property
+    def classes_(self) -> Sequence[str]:
+        """Label names by id."""
+        names = self._fitted().label_names_
+        assert names is not None
+        return names
+
+    def _to_X(self, texts: Any) -> Any:
+        if self.features_ is None:
+            return texts
+        if isinstance(texts, str):
+            raise ParamError("texts must be a list of texts, but is one text")
+        return self.features_.transform(texts)
+
+    def _fitted(self) -> Method:
+        method: Method | None = getattr(self, "method_", None)
+        if method is None:
+            raise NotFittedError("this Tagger is not fitted; call fit first")
+        return method
+
+
+def load(path: PathLike, *, checksums: bool = False) -> Any:
+    """Opens a model directory: a `Tagger` if it was trained on text, else its method. Arrays are mapped, not read.
+
+    Parameters
+    ----------
+    checksums
+        Also read every byte and compare it with its checksum.
+    """
+    method = load_method(path, checksums=checksums)
+    return Tagger._over(method, path) if "text" in method._fitted_header else method
+
+
+def encode_labels(labels: Iterable[Iterable[str]]) -> tuple[list[str], Csr]:
+    """Label names, sorted, and which rows have them."""
+    lists = _check_lists(labels)
+    names = sorted({name for row in lists for name in row})
+    ids = {name: i for i, name in enumerate(names)}
+    return names, _to_matrix([[ids[name] for name in row] for row in lists], ids)
+
+
+def squeeze(scores: NDArray[np.float32], family: str) -> NDArray[np.float32]:
+    """Scores in [0, 1], order kept: linear scores are margins, on the logistic curve; votes are shares."""
+    given = scores.astype(np.float64)
+    with np.errstate(over="ignore"):
+        unit = 1 / (1 + np.exp(-given)) if family == "linear" else np.clip(given, 0, 1)
+    return np.where(np.isneginf(given), 0, unit).astype(np.float32)
+
+
+def _check_lists(labels: Iterable[Iterable[str]]) -> list[list[str]]:
+    lists = []
+    for number, row in enumerate(labels):
+        if isinstance(row, (str, bytes)):
+            raise DataError(
+                f"labels must be a list of names for each text, but text {number} has the string {row!r}"[:300]
+            )
+        try:
+            names = list(row)
+        except TypeError:
+            raise DataError(
+                f"labels must be a list of names for each text, but text {number} has {row!r}"[:300]
+            ) from None
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise DataError(f"a label must be a name that is not empty, but text {number} has {name!r}"[:300])
+        lists.append(names)
+    return lists
+
+
+def _to_matrix(rows: list[list[int]], ids: dict[str, int]) -> Csr:
+    sorted_rows = [sorted(set(row)) for row in rows]
+    indices = np.array([label for row in sorted_rows for label in row], np.int32)
+    indptr = np.append(0, np.cumsum([len(row) for row in sorted_rows], dtype=np.int64))
+    return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(rows), len(ids)))
+
+
+def _describe_features(features: Tfidf | None) -> tuple[dict[str, Any], dict[str, Part]]:
+    if features is None:
+        return {"text": {"features": PRECOMPUTED}}, {}
+    return {"text": {"features": features.name}}, {_PART: features.to_part()}
+
+
+def _name_vote(
+    vote: dict[str, Any], name: Callable[[int], str], n_features: int, classes: Sequence[str]
+) -> dict[str, Any]:
+    """A vote with words in place of feature ids and names in place of label ids."""
+    named = dict(vote)
+    if "splits" in vote:
+        named["splits"] = [
+            split | {"features": [name(f) if f < n_features else "(constant)" for f in split["features"]]}
+            for split in vote["splits"]
+        ]
+    if "labels" in vote:
+        named["labels"] = [classes[label] for label in vote["labels"]]
+    return named
