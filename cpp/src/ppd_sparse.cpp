@@ -43,6 +43,7 @@ struct Shared {
   Floats values;
   std::vector<std::uint8_t> signs;  // n_cols: 1 if a column has positive values, 2 if negative ones, 3 if both
   Floats squared;                   // n_rows
+  float longest = 0;                // the largest sum of |x| of a row
 };
 
 /// Rows rise within a column; where searches are sampled, sizes of values fall instead.
@@ -59,14 +60,17 @@ Shared prepare(const PpdProblem& problem, int threads, Control& control) {
   std::vector<std::int64_t> ends(shared.indptr.begin(), shared.indptr.end() - 1);
   for (std::int64_t row = 0; row < X.n_rows; ++row) {
     double squared = 0;
+    double absolute = 0;
     for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i) {
       const std::int64_t at = ends[size(X.indices[i])]++;
       shared.rows[size(at)] = static_cast<std::int32_t>(row);
       shared.values[size(at)] = X.data[i];
       shared.signs[size(X.indices[i])] |= X.data[i] > 0 ? 1 : 2;
       squared += double{X.data[i]} * X.data[i];
+      absolute += std::abs(double{X.data[i]});
     }
     shared.squared[size(row)] = static_cast<float>(squared);
+    shared.longest = std::max(shared.longest, static_cast<float>(absolute));
   }
   if (problem.samples == 0) return shared;
   parallel_for(X.n_cols, threads, control, [&](std::int64_t f, int) {
@@ -113,6 +117,7 @@ struct LabelState {
   std::vector<std::uint8_t> is_touched;  // by feature
   std::vector<Active> active;
   double tolerance = 0;          // the gap on the active set at which descent may stop
+  double shift = 0;              // of the bias, off what the alphas say
   double last_gap = 0;           // at the search before
   int stalls = 0;                // searches that found the gap hardly smaller
   std::vector<Hit> hits;         // what the search found
@@ -181,6 +186,7 @@ class Solver {
 
   /// Above so many features, those a label has touched are listed; below, looking at all is as fast.
   static constexpr std::int64_t kListAbove = 16384;
+  static constexpr std::int64_t kGatherAtMost = 1 << 17;  // entries: 1 MB
   static constexpr int kMostEpochs = 200;
   static constexpr int kMostSampled = 10;
   static constexpr int kMostStalls = 8;
@@ -217,7 +223,8 @@ class Solver {
       Active& a = positive ? state.active[size(r)] : state.active.back();
       a.alpha = std::max(problem_.start_alphas[i], 0.0F);
       if (!problem_.squared) a.alpha = std::min(a.alpha, a.cost);
-      move(state, a, a.alpha);
+      add_row(state, row_of_X(a.row), a.sign * a.alpha);
+      state.v0 += double{a.sign} * a.alpha;
     }
   }
 
@@ -260,17 +267,22 @@ class Solver {
 
   void put_mean(LabelState& state) {
     const float share = 1.0F / static_cast<float>(state.n_positive);
-    for (const Active& a : state.active) add_row(state, a.row, share);
+    for (const Active& a : state.active) add_row(state, row_of_X(a.row), share);
   }
 
-  void add_row(LabelState& state, std::int32_t row, float factor) {
+  /// A row's features, in X or in a copy.
+  struct Row {
+    const std::int32_t* indices;
+    const float* data;
+    std::int64_t n;
+  };
+  Row row_of_X(std::int32_t row) const {
     const std::int64_t begin = X_.indptr[row];
-    newton_.add_sparse(X_.indices + begin, X_.data + begin, X_.indptr[row + 1] - begin, factor, state.v.data());
+    return {X_.indices + begin, X_.data + begin, X_.indptr[row + 1] - begin};
   }
 
-  void move(LabelState& state, const Active& a, float change) {
-    add_row(state, a.row, a.sign * change);
-    state.v0 += double{a.sign} * change;
+  void add_row(LabelState& state, const Row& row, float factor) {
+    newton_.add_sparse(row.indices, row.data, row.n, factor, state.v.data());
   }
 
   /// What the constant feature adds to each score.
@@ -280,12 +292,10 @@ class Solver {
   float weight(const LabelState& state, std::size_t f) const {
     return state.phase == Phase::kNearest ? state.v[f] : soften(state.v[f], limit_) * inverse_tau_;
   }
-  float score(const LabelState& state, std::int32_t row) const {
-    const std::int64_t begin = X_.indptr[row];
-    const std::int64_t n = X_.indptr[row + 1] - begin;
-    return ppd_.dot_soft(X_.indices + begin, X_.data + begin, n, state.v.data(), limit_) * inverse_tau_ +
-           offset(state);
+  float score(const LabelState& state, const Row& row) const {
+    return ppd_.dot_soft(row.indices, row.data, row.n, state.v.data(), limit_) * inverse_tau_ + offset(state);
   }
+  float score(const LabelState& state, std::int32_t row) const { return score(state, row_of_X(row)); }
 
   // The gap is a sum over rows, none of them negative: a row's loss at its margin 1 - violation, its share
   // alpha^2 / 2c of the dual, less alpha times violation; since w.v = sum of alpha_i s_i w.x_i.
@@ -302,10 +312,33 @@ class Solver {
 
   // --- descent ------------------------------------------------------------------------------------------------
 
+  /// Finds the active rows, and copies them side by side where that makes them fit into cache: descent visits each
+  /// some ten times, in random order, and X may be far larger.
+  void gather_rows(const LabelState& state) {
+    gathered_.clear();
+    std::int64_t total = 0;
+    for (const Active& a : state.active) {
+      gathered_.push_back(row_of_X(a.row));
+      total += gathered_.back().n;
+    }
+    if (total > kGatherAtMost || total * 4 > X_.indptr[X_.n_rows]) return;
+    gathered_indices_.resize(kGatherAtMost);
+    gathered_data_.resize(kGatherAtMost);
+    std::int64_t end = 0;
+    for (Row& row : gathered_) {
+      std::copy_n(row.indices, row.n, gathered_indices_.data() + end);
+      std::copy_n(row.data, row.n, gathered_data_.data() + end);
+      row.indices = gathered_indices_.data() + end;
+      row.data = gathered_data_.data() + end;
+      end += row.n;
+    }
+  }
+
   /// Dual coordinate descent over the active set in random order, until its gap is small enough. A step goes to the
   /// least of a parabola that lies above the dual (the threshold only lessens its curvature), so the dual never
   /// rises.
   void descend(LabelState& state, PpdSolution& solution) {
+    gather_rows(state);
     order_.resize(state.active.size());
     std::iota(order_.begin(), order_.end(), 0);
     float beyond = std::numeric_limits<float>::infinity();
@@ -317,7 +350,8 @@ class Solver {
       for (std::size_t i = 0; i < n;) {
         std::swap(order_[i], order_[i + state.random.below(n - i)]);
         Active& a = state.active[size(order_[i])];
-        const float violation = 1 - a.sign * score(state, a.row);
+        const Row& row = gathered_[size(order_[i])];
+        const float violation = 1 - a.sign * score(state, row);
         gap_seen += gap(violation, a);
         ++solution.visited;
         const float slope = problem_.squared ? violation - a.alpha / a.cost : violation;
@@ -332,7 +366,8 @@ class Solver {
           float alpha = a.curvature > 0 ? std::max(a.alpha + slope / a.curvature, 0.0F) : a.cost;
           if (!problem_.squared) alpha = std::min(alpha, a.cost);
           largest = std::max(largest, std::abs(slope));
-          move(state, a, alpha - a.alpha);
+          add_row(state, row, a.sign * (alpha - a.alpha));
+          state.v0 += double{a.sign} * (alpha - a.alpha);
           a.alpha = alpha;
         }
         alphas += a.alpha;
@@ -361,17 +396,26 @@ class Solver {
       for (std::int32_t f = 0; f < X_.n_cols; ++f) look(f);
   }
 
-  /// Splits them: columns where some score rises, and those that can only make a row less of a violator.
+  /// Splits them: columns that may make a row a hit, and those that cannot. A column cannot if it only lowers scores;
+  /// nor if its weight is so small that a row with none but such features, the longest even, is lifted no more than
+  /// half the way from the bias to a hit.
   void split_features(const LabelState& state) {
     column_entries_ = 0;
+    hit_above_ = hit_above(state);
+    const float way = hit_above_ - offset(state);
+    const float small = way > 0 && shared_.longest > 0 ? 0.5F * way / shared_.longest : 0.0F;
+    left_out_ = 0;
     lowering_.clear();
     std::erase_if(features_, [&](std::int32_t f) {
-      const bool raises = (shared_.signs[size(f)] & (weight(state, size(f)) > 0 ? 1 : 2)) != 0;
-      if (raises)
+      const float w = weight(state, size(f));
+      const bool raises = (shared_.signs[size(f)] & (w > 0 ? 1 : 2)) != 0;
+      if (raises && std::abs(w) > small) {
         column_entries_ += shared_.indptr[size(f) + 1] - shared_.indptr[size(f)];
-      else
-        lowering_.push_back(f);
-      return !raises;
+        return false;
+      }
+      if (raises) left_out_ = 0.51F * way;  // rounding is far less than the hundredth
+      lowering_.push_back(f);
+      return true;
     });
   }
 
@@ -397,28 +441,33 @@ class Solver {
     state.unreached.clear();
     state.unreached_loss = state.unreached_bound = 0;
     reached_.clear();
-    const float above = hit_above(state);
     const float b = offset(state);
     const bool exact = state.phase == Phase::kExact;
     const bool sampled = state.phase == Phase::kSampled && static_cast<int>(features_.size()) > problem_.samples;
+    if (state.phase == Phase::kSampled) left_out_ = 0;
+    const float above = state.phase == Phase::kSampled ? -1.0F : hit_above_;
     if (sampled) sample_features(state);
     for (std::size_t k = 0; k < features_.size(); ++k)
       read_column(state, features_[k], sampled ? sampled_weights_[k] : weight(state, size(features_[k])), solution);
-    bool complete = !exact;
+    bool complete = !exact && left_out_ == 0;
     if (exact && b > above) {
       double alphas = 0;
       for (const Active& a : state.active) alphas += a.alpha;
       const double enough = problem_.eps * alphas;  // of the order of what the gap may be
       const bool count_all = problem_.samples > 0 && std::isinf(state.last_gap);
-      judge_unreached(state, b);
-      if (count_all || (state.unreached_bound > 0.1 * enough && state.unreached_loss <= 2 * enough)) {
+      if (!count_all && shift_is_cheap(state, b, enough))
+        state.unreached_bound = state.unreached_loss = static_cast<double>(X_.n_rows) * loss(1 + double{b});
+      else
+        judge_unreached(state, b);
+      if (count_all ||
+          (!state.unreached.empty() && state.unreached_bound > 0.1 * enough && state.unreached_loss <= 2 * enough)) {
         for (const std::int32_t f : lowering_) read_column(state, f, weight(state, size(f)), solution);
         complete = true;
       }
     }
     for (const std::int32_t row : reached_) {
       float s = scores_[size(row)] + b;
-      if (s > above && !complete) s = score(state, row);
+      if (s + left_out_ > above && !complete) s = score(state, row);
       if (s > above) state.hits.push_back({row, s});
     }
     if (complete && state.phase != Phase::kNearest && b > above) {
@@ -429,6 +478,15 @@ class Solver {
       is_reached_[size(row)] = 0;
       scores_[size(row)] = 0;
     }
+  }
+
+  /// Whether the bias is so little above -1 that lowering it costs the gap less than looking at rows would be worth:
+  /// half a square for each active row, since the gap is flat near the optimum.
+  bool shift_is_cheap(const LabelState& state, float b, double enough) const {
+    if (!problem_.squared || bias_ == 0) return false;
+    double costs = problem_.tau / (bias_ * bias_);
+    for (const Active& a : state.active) costs += a.cost;
+    return 0.5 * costs * std::pow(1 + double{b}, 2) <= 0.2 * enough;
   }
 
   void read_column(const LabelState& state, std::int32_t feature, float w, PpdSolution& solution) {
@@ -590,43 +648,72 @@ class Solver {
     grow(state, solution);
   }
 
+  /// What a solution is worth.
+  struct Worth {
+    double inside = 0;   // the gap of the active set
+    double outside = 0;  // what other rows, and a bias that is not the alphas', add to it
+    double primal = 0;
+    double gap() const { return inside + outside; }
+  };
+
+  /// Rows by the hundred thousand may each violate their margin by next to nothing, all by the same: the bias is a
+  /// little too high. Moving it by `shift` off the alphas' own settles them at once. It is a primal solution like any
+  /// other; the gap to the same dual one then grows by tau / 2 times the square of the constant feature's change.
+  Worth judge(const LabelState& state, double penalty) const {
+    Worth worth;
+    worth.outside = state.shift == 0 ? state.unreached_bound : 0;
+    for (const Hit& hit : state.hits) worth.outside += loss(1 + double{hit.score} + state.shift);
+    worth.primal = penalty + worth.outside;
+    for (std::size_t k = 0; k < violations_.size(); ++k) {
+      const Active& a = state.active[k];
+      const double violation = violations_[k] - a.sign * state.shift;
+      worth.inside += gap(violation, a);
+      worth.primal += loss(violation, a.cost);
+    }
+    if (bias_ > 0) {
+      worth.primal += 0.5 * problem_.tau * std::pow(state.v0 * bias_ / problem_.tau + state.shift / bias_, 2);
+      worth.outside += 0.5 * problem_.tau * std::pow(state.shift / bias_, 2);
+    }
+    return worth;
+  }
+
   bool absorb_exact(LabelState& state, PpdSolution& solution) {
     const float b = offset(state);
-    double outside = state.unreached_bound;
-    for (const Hit& hit : state.hits) outside += loss(1 + double{hit.score});
-    double inside = 0;
-    double primal = outside;
-    for (const Active& a : state.active) {
-      const double violation = 1 - double{a.sign} * score(state, a.row);
-      inside += gap(violation, a);
-      primal += loss(violation, a.cost);
-    }
+    violations_.clear();
+    for (const Active& a : state.active) violations_.push_back(1 - double{a.sign} * score(state, a.row));
     collect_features(state);
-    double absolute = 0;
-    double squared = bias_ > 0 ? std::pow(state.v0 * bias_ / problem_.tau, 2) : 0;
+    double penalty = 0;
     for (const std::int32_t f : features_) {
       const double w = weight(state, size(f));
-      absolute += std::abs(w);
-      squared += w * w;
+      penalty += problem_.lambda * std::abs(w) + 0.5 * problem_.tau * w * w;
     }
-    primal += problem_.lambda * absolute + 0.5 * problem_.tau * squared;
-    solution.objective = primal;
-    solution.gap = inside + outside;
+    state.shift = 0;
+    Worth worth = judge(state, penalty);
+    if (state.unreached_bound > 0 && bias_ > 0) {
+      state.shift = -(1 + double{b});
+      const Worth shifted = judge(state, penalty);
+      if (shifted.gap() < worth.gap())
+        worth = shifted;
+      else
+        state.shift = 0;
+    }
+    solution.objective = worth.primal;
+    solution.gap = worth.gap();
     if (problem_.samples > 0 && std::isinf(state.last_gap)) {
       const auto counts = [&](double s) { return 1 + s > problem_.eps; };
       solution.missed = state.unreached_bound > 0 && counts(b) ? state.n_unreached : 0;
       for (const Hit& hit : state.hits) solution.missed += counts(hit.score) ? 1 : 0;
     }
-    const double enough = problem_.eps * primal;
+    const double enough = problem_.eps * worth.primal;
     // Descent is told to go further where it did not get far; that has an end, and so has float32.
-    const double likely = inside + outside - state.unreached_bound + state.unreached_loss;
+    const double likely = worth.gap() - (state.shift == 0 ? state.unreached_bound - state.unreached_loss : 0);
     if (likely > 0.5 * state.last_gap) ++state.stalls;
     if (solution.gap <= enough || solution.rounds >= problem_.max_rounds || state.stalls > kMostStalls) {
       finish(state, solution);
       return true;
     }
     state.last_gap = likely;
-    state.tolerance = std::max(0.3 * enough, 0.02 * (likely - inside)) * std::pow(0.25, state.stalls);
+    state.tolerance = std::max(0.3 * enough, 0.02 * (likely - worth.inside)) * std::pow(0.25, state.stalls);
     std::erase_if(state.active, [](const Active& a) { return a.sign < 0 && a.alpha == 0; });
     grow(state, solution);
     return false;
@@ -648,7 +735,7 @@ class Solver {
       solution.features.push_back(f);
       solution.weights.push_back(w);
     }
-    solution.bias = offset(state);
+    solution.bias = static_cast<float>(offset(state) + state.shift);
     std::erase_if(state.active, [](const Active& a) { return a.alpha == 0; });
     solution.support = static_cast<std::int64_t>(state.active.size());
     if (problem_.keep_alphas) {
@@ -682,10 +769,15 @@ class Solver {
 
   // scratch of the label or the panel at hand
   std::vector<std::int32_t> order_, features_, lowering_, reached_, found_, drawn_;
+  std::vector<Row> gathered_;  // of the active set
+  AlignedVector<std::int32_t> gathered_indices_;
+  Floats gathered_data_;
   std::int64_t column_entries_ = 0;
+  float hit_above_ = 0;                               // which score makes a row a hit
+  float left_out_ = 0;                                // what columns that are not read may add to a score at most
   std::vector<std::uint8_t> is_marked_, is_reached_;  // by row
   Floats scores_;                                     // by row
-  std::vector<double> cumulative_;
+  std::vector<double> cumulative_, violations_;
   std::vector<float> sampled_weights_;
   Floats panel_, block_;
 };
