@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -260,3 +262,53 @@ def forest_scores(trees: list[Any], X: Any, n_labels: int) -> NDArray[np.float64
             run = slice(int(tree.leaf_ptr[~node]), int(tree.leaf_ptr[~node + 1]))
             scores[i, tree.leaf_labels[run]] += tree.leaf_scores[run] / 65535 * tree.scale
     return scores / len(trees)
+
+
+def tfidf(
+    texts: list[str], *, ngram_range=(1, 1), min_df=1, max_df=1.0, max_features=None, sublinear_tf=False,
+    use_idf=True, smooth_idf=True, norm="l2", lowercase=True, token_pattern=r"(?u)\b\w\w+\b", stop_words=None,
+) -> tuple[list[str], NDArray[np.float64]]:  # fmt: skip
+    """Twin of TermCounter: (terms, dense rows), with Python's own strings, patterns and sort."""
+    rows = []
+    for text in texts:
+        words = re.findall(token_pattern, text.lower() if lowercase else text)
+        words = [word for word in words if word not in (stop_words or ())]
+        counts: Counter[str] = Counter()
+        for n in range(ngram_range[0], ngram_range[1] + 1):
+            counts.update(" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
+        rows.append(counts)
+    n_rows_with = Counter(term for row in rows for term in row)
+    n_times = sum(rows, Counter())
+    low, high = (df * len(texts) if isinstance(df, float) else df for df in (min_df, max_df))
+    terms = sorted(term for term, n in n_rows_with.items() if low <= n <= high)
+    terms = sorted(sorted(terms, key=lambda term: -n_times[term])[:max_features])
+    X = np.array([[row[term] for term in terms] for row in rows], dtype=float).reshape(len(rows), len(terms))
+    if sublinear_tf:
+        X[X > 0] = 1 + np.log(X[X > 0])
+    if use_idf:
+        one = int(smooth_idf)
+        X *= [1 + np.log((len(texts) + one) / (n_rows_with[term] + one)) for term in terms]
+    if norm is not None:
+        length = np.sqrt((X**2).sum(axis=1)) if norm == "l2" else X.sum(axis=1)
+        X /= np.where(length == 0, 1, length)[:, None]
+    return terms, X
+
+
+def hash_term(term: str) -> int:
+    """Twin of hash_term: the hash in the slots of a saved vocabulary."""
+
+    def mix(x: int) -> int:
+        x = x * 0x9E3779B97F4A7C15 % 2**64
+        return x ^ (x >> 32)
+
+    content = term.encode("utf-8", "surrogatepass")
+    state = mix(len(content) + 1)
+    n_whole = len(content) // 8 * 8
+    for i in range(0, n_whole, 8):
+        state = mix(state ^ int.from_bytes(content[i : i + 8], "little"))
+    tail = content[n_whole:]
+    if len(tail) >= 4:
+        last = int.from_bytes(tail[:4], "little") | int.from_bytes(tail[-4:], "little") << 32
+    else:
+        last = tail[0] | tail[len(tail) // 2] << 8 | tail[-1] << 16 if tail else 0
+    return (mix(state ^ last) >> 16) % 2**32

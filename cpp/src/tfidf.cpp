@@ -16,7 +16,7 @@ namespace umpteen {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 1 << 17;  // text one worker takes at a time
-constexpr std::int64_t kFirstSlots = 1 << 10;
+constexpr std::int64_t kFirstSlots = 1 << 4;
 constexpr std::size_t kTermsBetweenChecks = 1 << 16;
 
 template <typename T>
@@ -259,12 +259,14 @@ class RowWeigher {
 /// Sorts ids by their terms' bytes. Terms differ, so the order is one and the same however the work is split.
 void sort_by_term(std::vector<std::int32_t>& ids, const TermView& terms, int threads, Control& control) {
   struct Key {
-    std::uint64_t prefix;  // the first eight bytes, which decide most comparisons
+    std::array<std::uint64_t, 2> prefix;  // the first sixteen bytes, which decide most comparisons
     std::int32_t id;
   };
   std::vector<Key> keys(ids.size());
   const auto is_before = [&](const Key& a, const Key& b) {
-    return a.prefix != b.prefix ? a.prefix < b.prefix : terms.term(a.id) < terms.term(b.id);
+    if (a.prefix[0] != b.prefix[0]) return a.prefix[0] < b.prefix[0];
+    if (a.prefix[1] != b.prefix[1]) return a.prefix[1] < b.prefix[1];
+    return terms.term(a.id) < terms.term(b.id);
   };
   const std::int64_t n_parts = clamp_threads(static_cast<std::int64_t>(ids.size()) / 1024, threads);
   const auto cut = [&](std::int64_t part) { return static_cast<std::int64_t>(ids.size()) * part / n_parts; };
@@ -272,10 +274,10 @@ void sort_by_term(std::vector<std::int32_t>& ids, const TermView& terms, int thr
     for (std::int64_t i = cut(part); i < cut(part + 1); ++i) {
       const std::int32_t id = ids[static_cast<std::size_t>(i)];
       const std::string_view term = terms.term(id);
-      std::uint64_t prefix = 0;
-      for (std::size_t k = 0; k < 8; ++k)
-        prefix = (prefix << 8) | (k < term.size() ? static_cast<unsigned char>(term[k]) : 0U);
-      keys[static_cast<std::size_t>(i)] = {prefix, id};
+      Key& key = keys[static_cast<std::size_t>(i)];
+      key = {{0, 0}, id};
+      for (std::size_t k = 0; k < std::min<std::size_t>(16, term.size()); ++k)
+        key.prefix[k / 8] |= static_cast<std::uint64_t>(static_cast<unsigned char>(term[k])) << (56 - 8 * (k % 8));
     }
     std::sort(keys.begin() + cut(part), keys.begin() + cut(part + 1), is_before);
   });
@@ -329,7 +331,8 @@ std::int32_t TermView::find(std::string_view key, std::uint32_t hash) const {
   return -1;
 }
 
-TermList::TermList() : slots_(static_cast<std::size_t>(kFirstSlots)) {}
+TermList::TermList(std::int64_t n_expected)
+    : slots_(std::bit_ceil(static_cast<std::size_t>(std::max(kFirstSlots, 2 * n_expected)))) {}
 
 TermView TermList::view() const {
   return {bytes_.data(), ends_.data(), size(), slots_.data(), static_cast<std::int64_t>(slots_.size())};
@@ -537,6 +540,7 @@ TermCounter::Columns TermCounter::finish(const TermLimits& limits, int threads, 
     order = std::move(place);
   }
 
+  out.terms = TermList(static_cast<std::int64_t>(order.size()));
   std::vector<std::int32_t> column_of(stats.size(), -1);
   for (std::size_t column = 0; column < order.size(); ++column) {
     const std::int32_t id = order[column];

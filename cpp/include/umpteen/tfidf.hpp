@@ -45,7 +45,7 @@ std::uint32_t hash_term(std::string_view term);
 /// Terms in the order they were first seen.
 class TermList {
  public:
-  TermList();
+  explicit TermList(std::int64_t n_expected = 0);
   std::int32_t find_or_add(std::string_view term, std::uint32_t hash);
   TermView view() const;
   std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }

@@ -201,7 +201,7 @@ class _Fields:
             value = sorted(value, key=str)  # a set's own order changes from run to run
         if not isinstance(value, (list, tuple)):
             raise DataError(f"{where}: {name} must be a list of strings or a string, but is {_show(value)}")
-        found = {}
+        found: dict[str, None] = {}
         for i, label in enumerate(value):
             if isinstance(label, dict):  # Annif's subjects
                 label = label.get("uri", label.get("label", label))
@@ -396,9 +396,11 @@ def _iter_parquet(path: PathLike, fields: _Fields) -> Iterator[Record]:
         raise FileNotFoundError(2, "No such file or directory", str(path))
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            batches = lambda names: file.iter_batches(_ROWS, columns=names)  # noqa: E731
-            columns = file.schema_arrow.names
-            yield from _iter_frame(columns, lambda names: (b.to_pydict() for b in batches(names)), fields, path)
+
+            def slices(names: list[str]) -> Iterator[Columns]:
+                return (batch.to_pydict() for batch in file.iter_batches(_ROWS, columns=names))
+
+            yield from _iter_frame(file.schema_arrow.names, slices, fields, path)
     except pyarrow.lib.ArrowException as error:
         raise DataError(f"{path}: not readable Parquet ({error})") from error
 

@@ -5,7 +5,7 @@ r"""Texts to tf-idf rows, as scikit-learn's TfidfVectorizer makes them, in C++ a
     idf(term)        = 1 + ln((n + 1) / (rows with the term + 1))            (smooth_idf; without it both ones go)
 
 Terms are words, or runs of words joined by a space (ngram_range), in the order of Python's strings. Parameters, their
-defaults and the results are scikit-learn's, rounded to float32. Only ``max_features`` is stricter: of terms as frequent
+defaults and results are scikit-learn's, rounded to float32. Only ``max_features`` is stricter: of terms as frequent
 the first in order are kept, where scikit-learn lets its sort decide. With ``hashing=n`` there is no vocabulary,
 and the columns are those of ``HashingVectorizer(n_features=n, alternate_sign=False)``.
 
@@ -146,10 +146,9 @@ class Tfidf(Parameters):
         """The rows of texts, as `fit` learnt to make them, and with `return_unknown` how many words are unknown."""
         self._check_fitted()
         threads = resolve_threads(self.threads)
-        reader = _Reader(self)
         parts = [
             self._vectorizer.transform(batch, table, *self._weighting(), threads)
-            for batch, table in reader.batches(texts)
+            for batch, table in self._reader.batches(texts)
         ]
         if len(parts) == 1:
             (indptr, indices, data), unknown, total = parts[0]
@@ -169,8 +168,7 @@ class Tfidf(Parameters):
         Places count characters of the text as it was given, so that a page can show them.
         """
         self._check_fitted()
-        reader = _Reader(self)
-        words = reader.find_words(text)
+        words = self._reader.find_words(text)
         terms, places = [], []
         for n in range(self.ngram_range[0], self.ngram_range[1] + 1):
             for i in range(len(words) - n + 1):
@@ -213,7 +211,7 @@ class Tfidf(Parameters):
             counter.add(batch, table, threads)
         n_rows = counter.n_rows
         min_rows, max_rows = _row_limit(self.min_df, n_rows), _row_limit(self.max_df, n_rows)
-        if max_rows < min_rows:
+        if max_rows < min_rows and n_rows:
             raise ParamError(
                 f"max_df must not be below min_df, but of {n_rows} rows they stand for {max_rows:g} and {min_rows:g}"
             )
@@ -233,8 +231,9 @@ class Tfidf(Parameters):
         return bool(self.sublinear_tf), self._arrays.get("idf"), self.norm or "none"
 
     def _set_arrays(self, arrays: dict[str, NDArray[Any]], n_rows: int) -> None:
-        rules = _Reader(self).rules
-        self._vectorizer = _native.TextVectorizer(rules, arrays["data"], arrays["ends"], arrays["slots"])
+        reader = _Reader(self)
+        self._vectorizer = _native.TextVectorizer(reader.rules, arrays["data"], arrays["ends"], arrays["slots"])
+        self._reader = reader
         self._arrays = arrays
         self.n_rows_ = n_rows
 
@@ -314,8 +313,8 @@ class Tfidf(Parameters):
             raise ModelCorruptError("the part of a Tfidf must have its parameters and its number of rows")
         try:
             cls.check_param_names(params)
-            tfidf = cls(**params)
-            tfidf.ngram_range = tuple(tfidf.ngram_range)
+            least, most = params.get("ngram_range", (1, 1))
+            tfidf = cls(**params | {"ngram_range": (least, most)})
             tfidf.validate()
             wanted = {"data", "ends", "slots", *(("idf",) if tfidf.use_idf else ())}
             if set(part.arrays) != wanted:
@@ -329,7 +328,7 @@ class Tfidf(Parameters):
         return tfidf
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_vectorizer"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_vectorizer", "_reader")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

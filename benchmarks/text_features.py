@@ -1,0 +1,127 @@
+"""Text features against scikit-learn's TfidfVectorizer, on real text, in one run.
+
+python benchmarks/text_features.py
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from common import data_root, table, time_all, version, write_result
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+import umpteen
+from umpteen.models.store import ModelReader, ModelWriter
+
+SETTINGS = {
+    "words": {},
+    "words and pairs": {"ngram_range": (1, 2), "min_df": 2, "max_df": 0.7, "sublinear_tf": True},
+}
+
+
+def same(X, expected) -> bool:
+    expected.sort_indices()
+    rounded = expected.data.astype(np.float32)
+    return bool(
+        np.array_equal(X.indptr, expected.indptr)
+        and np.array_equal(X.indices, expected.indices)
+        and np.array_equal(X.data, rounded)
+    )
+
+
+def compare(name: str, texts: list[str], setting: str, params: dict) -> list[list[str]]:
+    n_bytes = sum(len(text.encode()) for text in texts)
+    peer = version("scikit-learn")
+    ours, theirs = umpteen.Tfidf(**params, threads=2), TfidfVectorizer(**params)
+    X = ours.fit_transform(texts)
+    assert same(X, theirs.fit_transform(texts)), "the vectorisers disagree"
+    assert list(ours.get_feature_names_out()) == list(theirs.get_feature_names_out())
+    jobs: dict[str, Callable[[], object]] = {
+        "umpteen, 2 threads": lambda: umpteen.Tfidf(**params, threads=2).fit_transform(texts),
+        "umpteen, 1 thread": lambda: umpteen.Tfidf(**params, threads=1).fit_transform(texts),
+        peer: lambda: TfidfVectorizer(**params).fit_transform(texts),
+    }
+    seconds = time_all(jobs, 5)
+    jobs = {"umpteen, 2 threads": lambda: ours.transform(texts), peer: lambda: theirs.transform(texts)}
+    again = time_all(jobs, 3)
+    return [
+        [
+            f"{name}, {n_bytes / 1e6:.1f} MB, {setting}: {X.shape[1]:,} columns",
+            job,
+            f"{s * 1000:.0f} ms",
+            f"{n_bytes / s / 1e6:.0f} MB/s",
+            f"{seconds[peer] / s:.1f}",
+            f"{again[job] * 1000:.0f} ms" if job in again else "",
+        ]
+        for job, s in seconds.items()
+    ]
+
+
+def quantiles(job: Callable[[str], object], texts: list[str]) -> str:
+    times = []
+    for text in texts:
+        started = time.perf_counter()
+        job(text)
+        times.append(1e6 * (time.perf_counter() - started))
+    cuts = statistics.quantiles(times, n=100)
+    return f"{cuts[49]:.0f} µs | {cuts[94]:.0f} µs"
+
+
+def one_at_a_time(name: str) -> str:
+    train = umpteen.read_corpus(data_root() / name / "train.jsonl.xz").texts
+    test = umpteen.read_corpus(data_root() / name / "test.jsonl.xz").texts[:2000]
+    ours, theirs = umpteen.Tfidf(min_df=2).fit(train), TfidfVectorizer(min_df=2).fit(train)
+    rows = [
+        ["umpteen", quantiles(lambda text: ours.transform([text]), test)],
+        [version("scikit-learn"), quantiles(lambda text: theirs.transform([text]), test)],
+    ]
+    length = statistics.mean(map(len, test))
+    lines = ["| | median | 95th percentile |", "| --- | --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
+    return f"One text at a time, {name}'s test texts, {length:.0f} characters on average:\n\n" + "\n".join(lines)
+
+
+def saving(name: str) -> str:
+    train = umpteen.read_corpus(data_root() / name / "train.jsonl.xz").texts
+    tfidf = umpteen.Tfidf(ngram_range=(1, 2)).fit(train)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m"
+        with ModelWriter.create(path, {}, []) as writer:
+            writer.write_part("text", tfidf.to_part())
+            writer.finish()
+        started = time.perf_counter()
+        loaded = umpteen.Tfidf.from_part(ModelReader(path).part("text"))
+        loaded.transform(["ready"])
+        seconds = time.perf_counter() - started
+        n_bytes = ModelReader(path).n_bytes()
+    return (
+        f"Saved, all words and pairs of {name} ({tfidf.n_features_:,} terms): {n_bytes / 1e6:.1f} MB; opened and the "
+        f"first text transformed in {seconds * 1000:.1f} ms."
+    )
+
+
+def main() -> None:
+    rows = []
+    for name in ("Debian-Tags", "Tate-Subjects"):
+        texts = umpteen.read_corpus(data_root() / name / "train.jsonl.xz").texts
+        for setting, params in SETTINGS.items():
+            rows += compare(name, texts, setting, params)
+    header = ["text", "", "fit_transform, median of 5", "speed", "times as fast", "transform"]
+    text = "\n\n".join(
+        [
+            "Both give the same columns and, rounded to float32, the same bits; checked before timing.",
+            table(header, rows),
+            one_at_a_time("StackExchange-Cooking"),
+            one_at_a_time("Debian-Tags"),
+            saving("Debian-Tags"),
+        ]
+    )
+    write_result("text_features", "Text features", text, "python benchmarks/text_features.py")
+
+
+if __name__ == "__main__":
+    main()
