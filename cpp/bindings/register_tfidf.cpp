@@ -135,7 +135,6 @@ class Counter {
   }
 
   std::int64_t n_rows() const { return counter_.n_rows(); }
-  std::int64_t row_bytes() const { return counter_.row_bytes(); }
 
  private:
   TermRules view_rules() {
@@ -219,8 +218,7 @@ void register_tfidf(nb::module_& m) {
            nb::arg("threads"), nb::arg("token") = nb::none(), "(bytes, ends, slots, n_rows) of the terms kept.")
       .def("rows", &Counter::rows, nb::arg("sublinear"), nb::arg("idf").noconvert().none(), nb::arg("norm"),
            nb::arg("threads"), nb::arg("token") = nb::none(), "(indptr, indices, values); only once.")
-      .def_prop_ro("n_rows", &Counter::n_rows)
-      .def_prop_ro("row_bytes", &Counter::row_bytes);
+      .def_prop_ro("n_rows", &Counter::n_rows);
   nb::class_<Vectorizer>(m, "TextVectorizer", "Texts to rows over the columns of a vocabulary.")
       .def(nb::init<const Rules&, const Vector<std::uint8_t>&, const Vector<std::int64_t>&,
                     const Matrix<std::uint32_t>&>(),

@@ -177,16 +177,40 @@ class Words {
   std::vector<std::string_view> words_;
 };
 
-/// Calls visit(term, is_shortest) for every term of a row.
-template <typename Visit>
-void for_each_term(const Words& words, const TermRules& rules, Control& control, int worker, const Visit& visit) {
+/// Calls visit(term, hash, is_shortest) for every term of a row; where columns are hashed, the hash is the column.
+/// Slots of a large vocabulary are far away, so those of the next few terms are fetched ahead: `slot_of(hash)` says
+/// which.
+template <typename SlotOf, typename Visit>
+void for_each_term(const Words& words, const TermRules& rules, Control& control, int worker, const SlotOf& slot_of,
+                   const Visit& visit) {
+  struct Term {
+    std::string_view bytes;
+    std::uint32_t hash;
+  };
+  std::array<Term, 32> ahead;
   control.check_in(worker);
   std::size_t n_visited = 0;
   for (auto n = static_cast<std::size_t>(rules.min_n); n <= static_cast<std::size_t>(rules.max_n); ++n) {
     if (n > words.size()) return;
-    for (std::size_t i = 0; i + n <= words.size(); ++i) {
-      visit(words.run(i, n), n == static_cast<std::size_t>(rules.min_n));
-      if (++n_visited % kTermsBetweenChecks == 0) control.check_in(worker);
+    const std::size_t n_terms = words.size() - n + 1;
+    for (std::size_t first = 0; first < n_terms; first += ahead.size()) {
+      const std::size_t n_ahead = std::min(ahead.size(), n_terms - first);
+      for (std::size_t i = 0; i < n_ahead; ++i) {
+        const std::string_view term = words.run(first + i, n);
+        if (rules.n_hashed > 0) {
+          ahead[i] = {term, static_cast<std::uint32_t>(hashed_column(term, rules.n_hashed))};
+        } else {
+          ahead[i] = {term, hash_term(term)};
+          __builtin_prefetch(slot_of(ahead[i].hash));
+        }
+      }
+      for (std::size_t i = 0; i < n_ahead; ++i)
+        visit(ahead[i].bytes, ahead[i].hash, n == static_cast<std::size_t>(rules.min_n));
+      n_visited += n_ahead;
+      if (n_visited >= kTermsBetweenChecks) {
+        control.check_in(worker);
+        n_visited = 0;
+      }
     }
   }
 }
@@ -399,13 +423,14 @@ WeightedRows weigh_texts(const std::vector<TextView>& texts, WordTable word_tabl
       std::int64_t n_terms = 0;
       std::int64_t n_unknown = 0;
       words.read(texts[row], word_table);
-      for_each_term(words, rules, control, worker, [&](std::string_view term, bool is_shortest) {
-        const std::int32_t id =
-            rules.n_hashed > 0 ? hashed_column(term, rules.n_hashed) : vocabulary.find(term, hash_term(term));
+      const auto slot_of = [&](std::uint32_t hash) { return vocabulary.slots + (hash & (vocabulary.n_slots - 1)); };
+      const auto count = [&](std::string_view term, std::uint32_t hash, bool is_shortest) {
+        const std::int32_t id = rules.n_hashed > 0 ? static_cast<std::int32_t>(hash) : vocabulary.find(term, hash);
         n_terms += is_shortest ? 1 : 0;
         n_unknown += is_shortest && id < 0 ? 1 : 0;
         if (id >= 0) ids.push_back(id);
-      });
+      };
+      for_each_term(words, rules, control, worker, slot_of, count);
       out.n_terms[row] = n_terms;
       out.n_unknown[row] = n_unknown;
       append_counts(ids, entries);
@@ -448,9 +473,10 @@ void TermCounter::add(const std::vector<TextView>& texts, WordTable word_table, 
       row_words.read(texts[static_cast<std::size_t>(i)], word_table);
       if (!keep_rows_) block.entries.clear();
       const std::int64_t row = n_rows_ + i;
-      for_each_term(row_words, rules_, control, worker_id, [&](std::string_view term, bool) {
-        const std::int32_t id = rules_.n_hashed > 0 ? hashed_column(term, rules_.n_hashed)
-                                                    : worker.terms.find_or_add(term, hash_term(term));
+      const auto slot_of = [&](std::uint32_t hash) { return worker.terms.slot_of(hash); };
+      const auto count = [&](std::string_view term, std::uint32_t hash, bool) {
+        const std::int32_t id =
+            rules_.n_hashed > 0 ? static_cast<std::int32_t>(hash) : worker.terms.find_or_add(term, hash);
         if (static_cast<std::size_t>(id) >= worker.stats.size()) worker.stats.emplace_back();
         TermStats& stats = worker.stats[static_cast<std::size_t>(id)];
         ++stats.n_times;
@@ -462,7 +488,8 @@ void TermCounter::add(const std::vector<TextView>& texts, WordTable word_table, 
           ++stats.n_rows;
           block.entries.push_back({id, 1});
         }
-      });
+      };
+      for_each_term(row_words, rules_, control, worker_id, slot_of, count);
       block.ends.push_back(static_cast<std::int64_t>(block.entries.size()));
     }
     if (keep_rows_) {
@@ -471,13 +498,6 @@ void TermCounter::add(const std::vector<TextView>& texts, WordTable word_table, 
     }
   });
   n_rows_ += static_cast<std::int64_t>(texts.size());
-}
-
-std::int64_t TermCounter::row_bytes() const {
-  std::int64_t n_bytes = 0;
-  for (const Block& block : blocks_)
-    n_bytes += static_cast<std::int64_t>(block.entries.size() * sizeof(TermCount) + block.ends.size() * 8);
-  return n_bytes;
 }
 
 void TermCounter::merge_workers(TermList& merged, std::vector<TermStats>& stats) {

@@ -48,6 +48,8 @@ class TermList {
   explicit TermList(std::int64_t n_expected = 0);
   std::int32_t find_or_add(std::string_view term, std::uint32_t hash);
   TermView view() const;
+  /// Where the search for a hash begins.
+  const TermSlot* slot_of(std::uint32_t hash) const { return slots_.data() + (hash & (slots_.size() - 1)); }
   std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
 
   std::vector<char> bytes_;
@@ -130,8 +132,6 @@ class TermCounter {
   WeightedRows rows(const Weighting& weighting, int threads, Control& control);
 
   std::int64_t n_rows() const { return n_rows_; }
-  /// Bytes held for rows so far.
-  std::int64_t row_bytes() const;
 
  private:
   struct TermStats {
