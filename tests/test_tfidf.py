@@ -322,6 +322,13 @@ def test_spans_say_where_terms_stand(params):
     assert [(s.begin, s.end, s.column < 0) for s in tfidf.spans("Herring MARS")][:2] == [(0, 7, False), (8, 12, True)]
 
 
+def test_spans_over_hashed_columns():
+    tfidf = umpteen.Tfidf(hashing=50, ngram_range=(1, 2)).fit(PLAIN)
+    for text in PLAIN:
+        columns = {span.column for span in tfidf.spans(text)}
+        assert sorted(columns) == tfidf.transform([text]).indices.tolist()
+
+
 def test_spans_where_lower_case_changes_the_length():
     tfidf = umpteen.Tfidf().fit(["İstanbul fish"])
     assert list(tfidf.feature_names_) == ["fish", "stanbul"]

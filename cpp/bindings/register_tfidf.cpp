@@ -191,7 +191,7 @@ class Vectorizer {
   /// The column of each term, or -1.
   NumpyVector<std::int32_t> find(const nb::list& terms) const {
     std::vector<std::int32_t> out;
-    for (const TextView& term : view_texts(terms)) out.push_back(terms_.find(term.bytes, hash_term(term.bytes)));
+    for (const TextView& term : view_texts(terms)) out.push_back(find_column(term.bytes, rules_.rules, terms_));
     return to_numpy(std::move(out));
   }
 

@@ -355,6 +355,10 @@ std::int32_t TermView::find(std::string_view key, std::uint32_t hash) const {
   return -1;
 }
 
+std::int32_t find_column(std::string_view term, const TermRules& rules, const TermView& vocabulary) {
+  return rules.n_hashed > 0 ? hashed_column(term, rules.n_hashed) : vocabulary.find(term, hash_term(term));
+}
+
 TermList::TermList(std::int64_t n_expected)
     : slots_(std::bit_ceil(static_cast<std::size_t>(std::max(kFirstSlots, 2 * n_expected)))) {}
 

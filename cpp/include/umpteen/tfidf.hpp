@@ -73,6 +73,9 @@ struct TermRules {
   std::int64_t n_hashed = 0;
 };
 
+/// The column of a term, or -1.
+std::int32_t find_column(std::string_view term, const TermRules& rules, const TermView& vocabulary);
+
 /// A bit for every Unicode character that may stand in a word; null is enough for ASCII texts.
 using WordTable = const std::uint32_t*;
 

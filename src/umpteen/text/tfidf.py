@@ -189,7 +189,7 @@ class Tfidf(Parameters):
             raise NotFittedError(
                 "hashed columns have no names: many terms share one; fit without hashing to have them"
             )
-        return Names(self._arrays["data"], self._arrays["ends"])
+        return self._names
 
     @property
     def idf_(self) -> NDArray[np.float64] | None:
@@ -234,6 +234,7 @@ class Tfidf(Parameters):
         reader = _Reader(self)
         self._vectorizer = _native.TextVectorizer(reader.rules, arrays["data"], arrays["ends"], arrays["slots"])
         self._reader = reader
+        self._names = Names(arrays["data"], arrays["ends"])
         self._arrays = arrays
         self.n_rows_ = n_rows
 
@@ -328,7 +329,8 @@ class Tfidf(Parameters):
         return tfidf
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_vectorizer", "_reader")}
+        made = ("_vectorizer", "_reader", "_names")  # from the arrays, and again when they are back
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
