@@ -18,6 +18,8 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 import umpteen
 from umpteen.errors import DataError, MissingExtraError, ParamError
@@ -312,6 +314,37 @@ def test_bad_tsv(tmp_path):
 def test_bad_sources(source, options, error, message):
     with pytest.raises(error, match=message):
         umpteen.read_corpus(source, **options)
+
+
+PIECES = st.sampled_from(
+    [
+        b'{"text": "a", "labels": ["b"]}',
+        b"text,labels",
+        b"text\tlabels",
+        b"\n",
+        b"\r",
+        b'"',
+        b",",
+        b"\t",
+        b"<u>",
+        b"\xff",
+        b"\0",
+    ]
+)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "tsv", "annif-tsv", "parquet"])
+@given(st.lists(PIECES | st.binary(max_size=4), max_size=12).map(b"".join))
+def test_random_bytes_never_do_worse_than_an_error(tmp_path_factory, format, content):
+    path = write(tmp_path_factory.getbasetemp(), content, "random")
+    try:
+        corpus = umpteen.read_corpus(path, format=format, label_delimiter=" ")
+    except DataError as error:
+        message = str(error)
+    else:
+        message = f"{path}: {corpus}"
+        assert all(isinstance(text, str) for text in corpus.texts)
+    assert message.startswith(f"{path}:")
 
 
 def test_lists_of_different_length():
