@@ -122,7 +122,7 @@ def test_annif_shapes(tmp_path):
         }
         for i, row in enumerate(uris)
     ]
-    documents[1]["subjects"] = [{"label": "tea"}]
+    documents[1]["subjects"] = [{"uri": None, "label": "tea"}]
     corpus = read(write(tmp_path, "".join(json.dumps(d) + "\n" for d in documents), "a.jsonl"))
     assert corpus.labels == [uris[0], ["tea"], []]
 

@@ -204,7 +204,7 @@ class _Fields:
         found: dict[str, None] = {}
         for i, label in enumerate(value):
             if isinstance(label, dict):  # Annif's subjects
-                label = label.get("uri", label.get("label", label))
+                label = label.get("uri") or label.get("label") or label
             if not isinstance(label, str):
                 raise DataError(f"{where}: {name}[{i}] must be a string, but is {_show(label)}")
             if not label.strip():
@@ -233,12 +233,11 @@ def _strip_brackets(uri: str) -> str:
 
 def _is_missing(value: Any) -> bool:
     """None, or what pandas uses for it."""
-    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType",)
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
 
 
 def _show(value: Any) -> str:
-    shown = {None: "null", True: "true", False: "false"}.get(value) if isinstance(value, (bool, type(None))) else None
-    shown = shown or repr(value)
+    shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}…"
 
 
