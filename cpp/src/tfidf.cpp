@@ -504,7 +504,7 @@ void TermCounter::add(const std::vector<TextView>& texts, WordTable word_table, 
   n_rows_ += static_cast<std::int64_t>(texts.size());
 }
 
-void TermCounter::merge_workers(TermList& merged, std::vector<TermStats>& stats) {
+void TermCounter::merge_workers(TermList& merged, std::vector<TermStats>& stats, Control& control) {
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = workers_[w];
     worker.column_of.resize(worker.stats.size());
@@ -517,6 +517,7 @@ void TermCounter::merge_workers(TermList& merged, std::vector<TermStats>& stats)
     const TermView terms = worker.terms.view();
     if (rules_.n_hashed > 0 && stats.size() < worker.stats.size()) stats.resize(worker.stats.size());
     for (std::size_t id = 0; id < worker.stats.size(); ++id) {
+      if (id % kTermsBetweenChecks == 0) control.check_in(0);
       std::int32_t to = static_cast<std::int32_t>(id);
       if (rules_.n_hashed == 0) {
         const std::string_view term = terms.term(static_cast<std::int64_t>(id));
@@ -535,7 +536,7 @@ void TermCounter::merge_workers(TermList& merged, std::vector<TermStats>& stats)
 TermCounter::Columns TermCounter::finish(const TermLimits& limits, int threads, Control& control) {
   TermList merged;
   std::vector<TermStats> stats;
-  merge_workers(merged, stats);
+  merge_workers(merged, stats, control);
   Columns out;
   if (rules_.n_hashed > 0) {
     out.n_rows.resize(static_cast<std::size_t>(rules_.n_hashed));

@@ -154,7 +154,7 @@ class TermCounter {
     std::vector<std::int64_t> ends;  // of each row
   };
 
-  void merge_workers(TermList& merged, std::vector<TermStats>& stats);
+  void merge_workers(TermList& merged, std::vector<TermStats>& stats, Control& control);
 
   TermRules rules_;
   bool keep_rows_;
