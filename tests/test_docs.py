@@ -1,0 +1,36 @@
+"""The code in the documentation runs."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from .conftest import ROOT
+from .test_tagger import cooking  # noqa: F401  (a fixture)
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_from_text_to_tags(cooking, tmp_path, monkeypatch):  # noqa: F811
+    for part, corpus, n in (("train", cooking[0], 4000), ("test", cooking[1], 1000)):
+        rows = (json.dumps({"text": text, "labels": labels}) for text, labels in list(corpus)[:n])
+        (tmp_path / f"{part}.jsonl").write_text("\n".join(rows))
+    monkeypatch.chdir(tmp_path)
+    code = blocks("from_text_to_tags.md")
+    assert len(code) >= 10
+    names: dict = {}
+    for block in code:
+        exec(compile(block, "docs/from_text_to_tags.md", "exec"), names)
+    assert names["metrics"]["P@1"] > 50
+    assert "goldfish" in [name for name, _ in names["tagger"].suggest("a goldfish", 5)]
+    assert names["tagger"].suggest("How do I season a cast iron pan?", 1)[0][0] == "cast-iron"
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "docs" / page).read_text()):
+        assert (ROOT / "docs" / target).exists(), target
