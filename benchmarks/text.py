@@ -2,8 +2,8 @@
 
     python benchmarks/text.py [--sets StackExchange-Cooking,Debian-Tags] [--methods dismec,ppdsparse,fastxml]
 
-The numbers are those of the data sets' own train.txt.xz: words of at least one letter, tf-idf. Settings of our features
-come near to theirs, and words of pairs are tried beside them.
+The numbers are those of the data sets' own train.txt.xz: words of one letter and more, tf-idf. Settings of our
+features come near to theirs, and pairs of words are tried beside them.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def main() -> None:
     )
     text = (
         "2 threads, one run each. Training from text includes features, a first model for calibration on a held-out "
-        "tenth, and writing. The calibration error is that of the five best labels, of scores squeezed into [0, 1] and "
-        "of the probabilities learned, on the test texts.\n\n" + table(header, rows)
+        "tenth, and writing. The calibration error is that of the five best labels, of scores squeezed into [0, 1] "
+        "and of the probabilities learned, on the test texts.\n\n" + table(header, rows)
         + "\n\nReliability of DiSMEC's five best labels, before and after:\n\n" + pictures
     )  # fmt: skip
     write_result("text", "From raw text to tags", text, "python benchmarks/text.py")

@@ -41,6 +41,7 @@ def command(
     The text is the documentation inside the Python packages that are installed: they are parsed, not run. Labels are
     modules, parameters, exceptions. Several methods learn from four fifths of it and are judged on the rest.
     """
+    import numpy as np
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn
@@ -71,14 +72,14 @@ def command(
     held_out = split_rows(Y, 0.2)
     halves = []
     for part, mask in (("train", ~held_out), ("test", held_out)):
-        rows = mask.nonzero()[0].tolist()
-        halves.append(Corpus([corpus.texts[i] for i in rows], [corpus.labels[i] for i in rows]))
+        chosen = mask.nonzero()[0].tolist()
+        halves.append(Corpus([corpus.texts[i] for i in chosen], [corpus.labels[i] for i in chosen]))
         _write_corpus(directory / f"{part}.jsonl", halves[-1])
     train, test = halves
-    counts = Y.sum(axis=0).A1 if hasattr(Y.sum(axis=0), "A1") else Y.sum(axis=0)
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
     console.print(
         f"[bold]{len(corpus):,}[/] docstrings, [bold]{Y.shape[1]:,}[/] labels, {Y.nnz / len(corpus):.1f} per text; "
-        f"half of the labels have {int(sorted(counts)[len(counts) // 2])} texts or fewer "
+        f"half of the labels have {int(np.median(counts))} texts or fewer "
         f"[dim]({time.perf_counter() - begun:.0f} s; {directory}/train.jsonl, test.jsonl)[/]"
     )
 
@@ -161,8 +162,6 @@ def _write_report(
 ) -> None:
     import html
 
-    import numpy as np
-
     from umpteen.data.files import write_bytes
     from umpteen.evaluation import report
 
@@ -190,7 +189,7 @@ def _write_report(
             report.section(
                 "Head and tail",
                 '<div class="row">',
-                report.figure(report.frequency_chart(np.asarray(counts)), "How often each label occurs."),
+                report.figure(report.frequency_chart(counts), "How often each label occurs."),
                 report.figure(
                     report.line_chart(lines, x_label="tenth of the labels, most frequent first", y_label="recall@5"),
                     "Of the pairs of text and label in each tenth of the labels, how many are found among the five "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,7 +37,10 @@ class Reliability:
     def to_svg(self, size: int = 320) -> str:
         """The reliability diagram: a dot per bin, as large as the bin; on the diagonal all is well."""
         pad, span = 42, size - 60
-        at = lambda x, y: (pad + span * x, 14 + span * (1 - y))  # noqa: E731
+
+        def at(x: float, y: float) -> tuple[float, float]:
+            return pad + span * x, 14 + span * (1 - y)
+
         grid = "".join(
             f'<text x="{at(t, 0)[0]:.1f}" y="{at(t, 0)[1] + 16:.1f}" text-anchor="middle">{t:g}</text>'
             f'<text x="{pad - 6}" y="{at(0, t)[1] + 4:.1f}" text-anchor="end">{t:g}</text>'
@@ -90,5 +92,5 @@ def reliability(probabilities: ArrayLike, hits: ArrayLike, bins: int = 15) -> Re
     bin_of = np.minimum((said * bins).astype(np.int64), bins - 1)
     count = np.bincount(bin_of, minlength=bins)
     used = count > 0
-    sums: Any = [np.bincount(bin_of, values, minlength=bins)[used] / count[used] for values in (said, right)]
-    return Reliability(*sums, count[used])
+    means = [np.bincount(bin_of, values, minlength=bins)[used] / count[used] for values in (said, right)]
+    return Reliability(means[0], means[1], count[used])

@@ -370,10 +370,10 @@ class Method(Parameters, abc.ABC):
         return float(find_hits(self._check_targets(Y, len(labels)), labels, self.threads).mean())
 
     def _check_targets(self, Y: Any, n_rows: int) -> Csr:
-        Y = as_csr(Y, "Y", self.n_labels_, values=False)
-        if Y.shape[0] != n_rows:
-            raise DataError(f"X and Y must have as many rows, but have {n_rows} and {Y.shape[0]}")
-        return Y
+        targets = as_csr(Y, "Y", self.n_labels_, values=False)
+        if targets.shape[0] != n_rows:
+            raise DataError(f"X and Y must have as many rows, but have {n_rows} and {targets.shape[0]}")
+        return targets
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "model_"):

@@ -185,7 +185,7 @@ def _best_cuts(
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     rank = np.arange(len(group)) - np.repeat(starts, np.diff(np.append(starts, len(group))))
     so_far = np.cumsum(hit)
-    before = np.repeat((so_far - hit)[starts], np.diff(np.append(starts, len(group))))
+    before: NDArray[np.int64] = np.repeat((so_far - hit)[starts], np.diff(np.append(starts, len(group))))
     right = so_far - before
     f1 = 2 * right / (rank + 1 + n_true[group])
     # Not in the middle of equal scores.
