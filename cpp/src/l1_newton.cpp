@@ -1,6 +1,7 @@
 #include "umpteen/l1_newton.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -13,11 +14,14 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSufficient = 0.01;  // a step must give this part of the decrease the model promises
 constexpr int kMaxHalvings = 20;
 
-/// How far a column's gradient is from optimal.
+constexpr int kDriftingSteps = 16;         // after so many steps the rows' scores are summed anew
+constexpr std::int64_t kShortColumn = 16;  // below this mean length gradients are found by rows
+
+/// How far a column's gradient is from optimal. Without branches: nobody could foretell them.
 float violation_of(float w, float gradient) {
-  if (w > 0) return std::abs(gradient + 1);
-  if (w < 0) return std::abs(gradient - 1);
-  return std::max(std::abs(gradient) - 1, 0.0F);
+  const float at_zero = std::max(std::abs(gradient) - 1, 0.0F);
+  const float elsewhere = std::abs(gradient + std::copysign(1.0F, w));
+  return w == 0 ? at_zero : elsewhere;
 }
 
 double sum_of_magnitudes(const float* w, std::int64_t n) {
@@ -28,9 +32,10 @@ double sum_of_magnitudes(const float* w, std::int64_t n) {
 
 }  // namespace
 
-L1Report L1Newton::solve(L1Loss loss, const L1Problem& problem, const L1Options& options, float* w, Control& control,
-                         int worker) {
-  const ColumnsView& X = problem.X;
+template <typename Row>
+L1Report L1Newton<Row>::solve(L1Loss loss, const L1Problem<Row>& problem, const L1Options& options, float* w,
+                              Control& control, int worker) {
+  const ColumnsView<Row>& X = problem.X;
   const auto n_rows = static_cast<std::size_t>(X.n_rows);
   const auto n_cols = static_cast<std::size_t>(X.n_cols);
   wx_.assign(n_rows, 0.0F);
@@ -57,10 +62,7 @@ L1Report L1Newton::solve(L1Loss loss, const L1Problem& problem, const L1Options&
     kernels_.derivatives(loss, X.n_rows, wx_.data(), problem.sign, problem.cost, root_cost_.data(), slope_.data(),
                          root_.data());
     at_zero = find_violations(problem, start_w_.data(), shrink);
-    for (std::size_t c = 0; c < n_cols; ++c)
-      if (w[c] != 0)
-        kernels_.add_column(X.start[c + 1] - X.start[c], X.rows + X.start[c], X.values + X.start[c], w[c],
-                            wx_.data());
+    find_scores(problem, w);
   }
   double value = total_loss(0);
   for (;;) {
@@ -88,19 +90,15 @@ L1Report L1Newton::solve(L1Loss loss, const L1Problem& problem, const L1Options&
     report.inner += passes;
     if (passes == 1) inner_eps_ *= 0.25;
 
-    // The direction, by column and by row; what the model promises along it.
-    std::fill(direction_.begin(), direction_.end(), 0.0F);
+    // What the model promises along the direction; by row, what has moved is the direction scaled.
     double promise = 0;
     double new_length = 0;
     for (std::size_t k = 0; k < chosen_.size(); ++k) {
       new_length += std::abs(double{new_[k]});
-      const float step = new_[k] - old_[k];
-      if (step == 0) continue;
-      const std::int64_t begin = X.start[chosen_[k]];
-      promise += double{model_gradient_[k]} * step;
-      kernels_.add_column(X.start[chosen_[k] + 1] - begin, X.rows + begin, X.values + begin, step, direction_.data());
+      promise += double{model_gradient_[k]} * (new_[k] - old_[k]);
     }
     promise += new_length - length;
+    for (std::size_t i = 0; i < n_rows; ++i) direction_[i] /= root_[i];
 
     float step = 1;
     int halvings = 0;
@@ -117,6 +115,10 @@ L1Report L1Newton::solve(L1Loss loss, const L1Problem& problem, const L1Options&
       for (std::size_t k = 0; k < chosen_.size(); ++k)
         w[chosen_[k]] = halvings == 0 ? new_[k] : old_[k] + step * (new_[k] - old_[k]);
       for (std::size_t i = 0; i < n_rows; ++i) wx_[i] += step * direction_[i];
+      if (report.outer % kDriftingSteps == 0) {
+        find_scores(problem, w);
+        value = total_loss(0);
+      }
       break;
     }
     if (halvings == kMaxHalvings) break;  // as low as these digits go
@@ -125,51 +127,84 @@ L1Report L1Newton::solve(L1Loss loss, const L1Problem& problem, const L1Options&
   return report;
 }
 
-/// The gradient of the active columns and the sum of their violations. Columns at zero whose gradient lies well
-/// inside [-1, 1] are no longer active.
-double L1Newton::find_violations(const L1Problem& problem, const float* w, double shrink) {
-  const ColumnsView& X = problem.X;
-  kernels_.column_dots(static_cast<std::int64_t>(active_.size()), active_.data(), X.start, X.rows, X.values,
-                       slope_.data(), gradient_.data());
+/// w.x of every row, from nothing.
+template <typename Row>
+void L1Newton<Row>::find_scores(const L1Problem<Row>& problem, const float* w) {
+  const ColumnsView<Row>& X = problem.X;
+  std::fill(wx_.begin(), wx_.end(), 0.0F);
+  for (std::int64_t c = 0; c < X.n_cols; ++c)
+    if (w[c] != 0)
+      kernels_.add_column(X.start[c + 1] - X.start[c], X.rows + X.start[c], X.values + X.start[c], w[c], wx_.data());
+}
+
+/// The gradient of the active columns, and maybe of others.
+template <typename Row>
+void L1Newton<Row>::find_gradient(const L1Problem<Row>& problem) {
+  const ColumnsView<Row>& X = problem.X;
+  const RowsView& by_rows = problem.by_rows;
+  if (by_rows.X == nullptr || X.start[X.n_cols] >= kShortColumn * X.n_cols) {
+    kernels_.column_dots(static_cast<std::int64_t>(active_.size()), active_.data(), X.start, X.rows, X.values,
+                         slope_.data(), gradient_.data());
+    return;
+  }
+  by_feature_.resize(static_cast<std::size_t>(by_rows.X->n_cols) + 1);
+  for (std::int64_t c = 0; c < X.n_cols; ++c) by_feature_[static_cast<std::size_t>(by_rows.features[c])] = 0;
+  kernels_.add_rows(X.n_rows, by_rows.ids, *by_rows.X, slope_.data(), by_feature_.data());
+  by_feature_.back() = by_rows.constant * std::accumulate(slope_.begin(), slope_.end(), 0.0F);
+  for (std::int64_t c = 0; c < X.n_cols; ++c)
+    gradient_[static_cast<std::size_t>(c)] = by_feature_[static_cast<std::size_t>(by_rows.features[c])];
+}
+
+/// The sum of the active columns' violations. Columns at zero whose gradient lies well inside [-1, 1] are no longer
+/// active.
+template <typename Row>
+double L1Newton<Row>::find_violations(const L1Problem<Row>& problem, const float* w, double shrink) {
+  find_gradient(problem);
   double total = 0;
-  largest_violation_ = 0;
+  float largest = 0;
   const auto inside = static_cast<float>(1 - shrink);
   std::size_t n_left = 0;
   for (const std::int32_t c : active_) {
-    const float violation = violation_of(w[c], gradient_[static_cast<std::size_t>(c)]);
+    const float gradient = gradient_[static_cast<std::size_t>(c)];
+    const float violation = violation_of(w[c], gradient);
     total += double{violation};
-    largest_violation_ = std::max(largest_violation_, double{violation});
-    if (w[c] != 0 || std::abs(gradient_[static_cast<std::size_t>(c)]) >= inside) active_[n_left++] = c;
+    largest = std::max(largest, violation);
+    active_[n_left] = c;
+    n_left += static_cast<std::size_t>(w[c] != 0) | static_cast<std::size_t>(std::abs(gradient) >= inside);
   }
+  largest_violation_ = double{largest};
   active_.resize(n_left);
   return total;
 }
 
 /// The columns whose weights may move: those that are not zero, and of those that want to leave it the ones that want
 /// it most. The others stay where they are; the next gradient will show them.
-void L1Newton::choose_columns(const L1Problem& problem, const float* w) {
-  const ColumnsView& X = problem.X;
-  chosen_.clear();
-  leaving_.clear();
+template <typename Row>
+void L1Newton<Row>::choose_columns(const L1Problem<Row>& problem, const float* w) {
+  const ColumnsView<Row>& X = problem.X;
+  chosen_.resize(active_.size());
+  leaving_.resize(active_.size());
+  std::size_t n_chosen = 0;
+  std::size_t n_leaving = 0;
   for (const std::int32_t c : active_) {
-    if (w[c] != 0)
-      chosen_.push_back(c);
-    else if (std::abs(gradient_[static_cast<std::size_t>(c)]) > 1)
-      leaving_.push_back(c);
+    const float size = std::abs(gradient_[static_cast<std::size_t>(c)]);
+    chosen_[n_chosen] = c;
+    n_chosen += w[c] != 0;
+    // By falling gradient, then by column: positive floats sort as their bits do.
+    leaving_[n_leaving] =
+        static_cast<std::uint64_t>(~std::bit_cast<std::uint32_t>(size)) << 32 | static_cast<std::uint32_t>(c);
+    n_leaving += static_cast<std::size_t>(w[c] == 0) & static_cast<std::size_t>(size > 1);
   }
+  chosen_.resize(n_chosen);
+  leaving_.resize(n_leaving);
   // No more new ones at a time than there are rows or old ones: a solution seldom needs more, and a short list is
   // quick.
-  const std::size_t most = std::max({std::size_t{32}, static_cast<std::size_t>(X.n_rows), chosen_.size()});
-  if (leaving_.size() > most) {
-    std::nth_element(leaving_.begin(), leaving_.begin() + static_cast<std::ptrdiff_t>(most), leaving_.end(),
-                     [&](std::int32_t a, std::int32_t b) {
-                       const float ga = std::abs(gradient_[static_cast<std::size_t>(a)]);
-                       const float gb = std::abs(gradient_[static_cast<std::size_t>(b)]);
-                       return ga != gb ? ga > gb : a < b;
-                     });
+  const std::size_t most = std::max({std::size_t{32}, static_cast<std::size_t>(X.n_rows), n_chosen});
+  if (n_leaving > most) {
+    std::nth_element(leaving_.begin(), leaving_.begin() + static_cast<std::ptrdiff_t>(most), leaving_.end());
     leaving_.resize(most);
   }
-  chosen_.insert(chosen_.end(), leaving_.begin(), leaving_.end());
+  for (const std::uint64_t key : leaving_) chosen_.push_back(static_cast<std::int32_t>(key & 0xffffffffU));
   start_.assign(1, 0);
   for (const std::int32_t c : chosen_) start_.push_back(start_.back() + X.start[c + 1] - X.start[c]);
   const std::size_t n = chosen_.size();
@@ -193,21 +228,22 @@ void L1Newton::choose_columns(const L1Problem& problem, const float* w) {
 }
 
 /// Passes over the chosen columns until the model's own violations are small; returns how many it took.
-int L1Newton::descend(const L1Problem& problem, const L1Options& options, double at_zero) {
+template <typename Row>
+int L1Newton<Row>::descend(const L1Problem<Row>& problem, const L1Options& options, double at_zero) {
   const std::size_t n = chosen_.size();
   moving_.resize(n);
   std::iota(moving_.begin(), moving_.end(), 0);
   std::fill(direction_.begin(), direction_.end(), 0.0F);
-  L1Pass pass{start_.data(),
-              values_.data(),
-              rows_.data(),
-              model_gradient_.data(),
-              diagonal_.data(),
-              new_.data(),
-              direction_.data(),
-              std::numeric_limits<float>::infinity(),
-              0,
-              0};
+  L1Pass<Row> pass{start_.data(),
+                   values_.data(),
+                   rows_.data(),
+                   model_gradient_.data(),
+                   diagonal_.data(),
+                   new_.data(),
+                   direction_.data(),
+                   std::numeric_limits<float>::infinity(),
+                   0,
+                   0};
   int passes = 0;
   while (passes < options.max_inner) {
     // In random order: columns that lie side by side are often alike, and who comes first takes it all.
@@ -227,5 +263,8 @@ int L1Newton::descend(const L1Problem& problem, const L1Options& options, double
   }
   return passes;
 }
+
+template class L1Newton<std::uint16_t>;
+template class L1Newton<std::int32_t>;
 
 }  // namespace umpteen

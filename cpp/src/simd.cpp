@@ -11,7 +11,8 @@ extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
 extern const LogisticKernels kLogisticKernels;
-extern const L1Kernels kL1Kernels;
+extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
+extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
 }  // namespace baseline
 #ifdef UMPTEEN_HAS_avx2
@@ -20,7 +21,8 @@ extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
 extern const LogisticKernels kLogisticKernels;
-extern const L1Kernels kL1Kernels;
+extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
+extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
 }  // namespace avx2
 namespace avx512 {
@@ -28,7 +30,8 @@ extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
 extern const LogisticKernels kLogisticKernels;
-extern const L1Kernels kL1Kernels;
+extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
+extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
 }  // namespace avx512
 #endif
@@ -41,23 +44,25 @@ struct Tables {
   const NewtonKernels* newton;
   const PpdKernels* ppd;
   const LogisticKernels* logistic;
-  const L1Kernels* l1;
+  const L1Kernels<std::uint16_t>* narrow_l1;
+  const L1Kernels<std::int32_t>* l1;
   const ForestKernels* forest;
 };
 
 std::vector<Tables> runnable() {
   std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels, &baseline::kPpdKernels,
-                             &baseline::kLogisticKernels, &baseline::kL1Kernels, &baseline::kForestKernels}};
+                             &baseline::kLogisticKernels, &baseline::kNarrowL1Kernels, &baseline::kL1Kernels,
+                             &baseline::kForestKernels}};
 #ifdef UMPTEEN_HAS_avx2
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
       __builtin_cpu_supports("f16c")) {
     found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kPpdKernels, &avx2::kLogisticKernels,
-                     &avx2::kL1Kernels, &avx2::kForestKernels});
+                     &avx2::kNarrowL1Kernels, &avx2::kL1Kernels, &avx2::kForestKernels});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
       found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kPpdKernels, &avx512::kLogisticKernels,
-                       &avx512::kL1Kernels, &avx512::kForestKernels});
+                       &avx512::kNarrowL1Kernels, &avx512::kL1Kernels, &avx512::kForestKernels});
   }
 #endif
   return found;
@@ -94,7 +99,14 @@ const Kernels& kernels() { return *tables().scoring; }
 const NewtonKernels& newton_kernels() { return *tables().newton; }
 const PpdKernels& ppd_kernels() { return *tables().ppd; }
 const LogisticKernels& logistic_kernels() { return *tables().logistic; }
-const L1Kernels& l1_kernels() { return *tables().l1; }
+template <>
+const L1Kernels<std::uint16_t>& l1_kernels() {
+  return *tables().narrow_l1;
+}
+template <>
+const L1Kernels<std::int32_t>& l1_kernels() {
+  return *tables().l1;
+}
 const ForestKernels& forest_kernels() { return *tables().forest; }
 
 std::vector<std::string> available_simd() {

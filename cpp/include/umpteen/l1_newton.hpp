@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "umpteen/aligned.hpp"
+#include "umpteen/csr.hpp"
 #include "umpteen/parallel.hpp"
 #include "umpteen/random.hpp"
 #include "umpteen/simd.hpp"
@@ -11,21 +12,32 @@
 namespace umpteen {
 
 /// A sparse matrix by columns, owned by somebody else: column j has the rows rows[start[j]] ... rows[start[j + 1]).
+template <typename Row>
 struct ColumnsView {
   std::int64_t n_rows;
   std::int64_t n_cols;
   const std::int64_t* start;  // n_cols + 1
-  const std::int32_t* rows;
+  const Row* rows;
   const float* values;
+};
+
+/// The same matrix by rows: some rows of a larger one, which has many columns more, and a constant column at the end.
+struct RowsView {
+  const CsrView* X = nullptr;              // null where there is none
+  const std::int32_t* ids = nullptr;       // by row: which row of X
+  const std::int32_t* features = nullptr;  // by column: which column of X; X.n_cols is the constant
+  float constant = 0;
 };
 
 /// min over w   |w|_1 + sum_i cost_i loss(sign_i w.x_i)
 ///
 /// with loss(m) = log(1 + exp(-m)) (LIBLINEAR's -s 6) or max(0, 1 - m)^2 (its -s 5).
+template <typename Row>
 struct L1Problem {
-  ColumnsView X;
+  ColumnsView<Row> X;
   const float* sign;  // n_rows: +1 or -1
   const float* cost;  // n_rows, above 0
+  RowsView by_rows;   // may be given too: gradients are found faster by rows where columns are short
 };
 
 struct L1Options {
@@ -48,31 +60,36 @@ struct L1Report {
 /// which is halved until the objective falls enough. So the objective never rises.
 ///
 /// An object holds scratch space: reuse it for many problems.
+template <typename Row>
 class L1Newton {
  public:
   /// Starts at w (n_cols) and leaves the result there.
-  L1Report solve(L1Loss loss, const L1Problem& problem, const L1Options& options, float* w, Control& control,
+  L1Report solve(L1Loss loss, const L1Problem<Row>& problem, const L1Options& options, float* w, Control& control,
                  int worker);
 
   /// w.x of every row, for the last problem solved.
   const float* scores() const { return wx_.data(); }
 
  private:
-  double find_violations(const L1Problem& problem, const float* w, double shrink);
-  void choose_columns(const L1Problem& problem, const float* w);
-  int descend(const L1Problem& problem, const L1Options& options, double at_zero);
+  void find_gradient(const L1Problem<Row>& problem);
+  double find_violations(const L1Problem<Row>& problem, const float* w, double shrink);
+  void choose_columns(const L1Problem<Row>& problem, const float* w);
+  int descend(const L1Problem<Row>& problem, const L1Options& options, double at_zero);
+  void find_scores(const L1Problem<Row>& problem, const float* w);
 
-  const L1Kernels& kernels_ = l1_kernels();
+  const L1Kernels<Row>& kernels_ = l1_kernels<Row>();
   AlignedVector<float> wx_, direction_, slope_, root_, root_cost_;  // by row
   std::vector<std::int32_t> active_;                                // columns not shrunk away
   std::vector<float> gradient_;                                     // by column
+  std::vector<float> by_feature_;                                   // by column of the larger matrix
   double largest_violation_ = 0;
   double inner_eps_ = 1;
   Random random_{0};
   // The columns of the quadratic model, scaled by the roots of its diagonal and packed.
-  std::vector<std::int32_t> chosen_, leaving_;
+  std::vector<std::int32_t> chosen_;
+  std::vector<std::uint64_t> leaving_;
   std::vector<std::int64_t> start_;
-  std::vector<const std::int32_t*> rows_;
+  std::vector<const Row*> rows_;
   std::vector<float> start_w_, values_, diagonal_, model_gradient_, old_, new_;
   std::vector<std::int32_t> moving_;
 };

@@ -6,6 +6,7 @@
 
 namespace umpteen {
 
+struct CsrView;
 struct LinearShard;
 
 /// Rows scored side by side; one AVX-512 register of float32.
@@ -96,30 +97,33 @@ struct LogisticKernels {
 enum class L1Loss { logistic, squared_hinge };
 
 /// One pass of coordinate descent over a quadratic model; src/simd/l1.cpp says what it computes.
+template <typename Row>
 struct L1Pass {
   const std::int64_t* start;  // by column: where its values are, already scaled by the roots of the diagonal
   const float* values;
-  const std::int32_t* const* rows;  // by column: the rows of its values
-  const float* gradient;            // by column: of the loss, where the model was made
-  const float* diagonal;            // by column: of the model
-  float* w;                         // by column, moved
-  float* moved;                     // by row: scaled columns times what w has moved
-  float shrink;                     // a column at zero whose gradient is this far inside [-1, 1] is dropped
-  double violations;                // out: their sum
-  double largest;                   // out
+  const Row* const* rows;  // by column: the rows of its values
+  const float* gradient;   // by column: of the loss, where the model was made
+  const float* diagonal;   // by column: of the model
+  float* w;                // by column, moved
+  float* moved;            // by row: scaled columns times what w has moved
+  float shrink;            // a column at zero whose gradient is this far inside [-1, 1] is dropped
+  double violations;       // out: their sum
+  double largest;          // out
 };
 
-/// The innermost loops of L1-regularised training.
+/// The innermost loops of L1-regularised training, for rows numbered in 16 or 32 bits.
+template <typename Row>
 struct L1Kernels {
   void (*derivatives)(L1Loss loss, std::int64_t n, const float* wx, const float* sign, const float* cost,
                       const float* root_cost, float* slope, float* root);
   double (*total_loss)(L1Loss loss, std::int64_t n, const float* wx, const float* direction, float step,
                        const float* sign, const float* cost);
-  void (*column_dots)(std::int64_t n, const std::int32_t* columns, const std::int64_t* start,
-                      const std::int32_t* rows, const float* values, const float* v, float* out);
-  float (*scale_column)(std::int64_t n, const std::int32_t* rows, const float* values, const float* root, float* out);
-  void (*add_column)(std::int64_t n, const std::int32_t* rows, const float* values, float factor, float* out);
-  std::int64_t (*descend)(std::int64_t n, std::int32_t* columns, L1Pass& pass);
+  void (*column_dots)(std::int64_t n, const std::int32_t* columns, const std::int64_t* start, const Row* rows,
+                      const float* values, const float* v, float* out);
+  void (*add_rows)(std::int64_t n, const std::int32_t* ids, const CsrView& X, const float* factors, float* out);
+  float (*scale_column)(std::int64_t n, const Row* rows, const float* values, const float* root, float* out);
+  void (*add_column)(std::int64_t n, const Row* rows, const float* values, float factor, float* out);
+  std::int64_t (*descend)(std::int64_t n, std::int32_t* columns, L1Pass<Row>& pass);
 };
 
 /// Rows that walk down a tree side by side.
@@ -147,7 +151,8 @@ const Kernels& kernels();
 const NewtonKernels& newton_kernels();
 const PpdKernels& ppd_kernels();
 const LogisticKernels& logistic_kernels();
-const L1Kernels& l1_kernels();
+template <typename Row>
+const L1Kernels<Row>& l1_kernels();  // of std::uint16_t or std::int32_t
 const ForestKernels& forest_kernels();
 
 /// Names of the instruction sets this build has and this machine can run, plainest first.

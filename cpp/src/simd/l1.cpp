@@ -1,5 +1,6 @@
 // The innermost loops of L1-regularised training. Compiled once per instruction set.
 #include "lanes.hpp"
+#include "umpteen/csr.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen::UMPTEEN_ISA {
@@ -112,7 +113,8 @@ double total_loss(L1Loss loss, std::int64_t n, const float* wx, const float* dir
 }
 
 /// By scalar loads: gather instructions were no faster where measured.
-inline float dot(std::int64_t n, const std::int32_t* rows, const float* values, const float* v) {
+template <typename Row>
+inline float dot(std::int64_t n, const Row* rows, const float* values, const float* v) {
   std::int64_t i = 0;
   float total = 0;
   if (n >= 8) {
@@ -126,7 +128,8 @@ inline float dot(std::int64_t n, const std::int32_t* rows, const float* values, 
 }
 
 /// out[c] = sum over the entries of column c of value * v[row], for the columns listed.
-void column_dots(std::int64_t n, const std::int32_t* columns, const std::int64_t* start, const std::int32_t* rows,
+template <typename Row>
+void column_dots(std::int64_t n, const std::int32_t* columns, const std::int64_t* start, const Row* rows,
                  const float* values, const float* v, float* out) {
   for (std::int64_t k = 0; k < n; ++k) {
     const std::int32_t c = columns[k];
@@ -134,8 +137,18 @@ void column_dots(std::int64_t n, const std::int32_t* columns, const std::int64_t
   }
 }
 
+/// out[column] += factor * value over the entries of the rows listed.
+void add_rows(std::int64_t n, const std::int32_t* ids, const CsrView& X, const float* factors, float* out) {
+  for (std::int64_t k = 0; k < n; ++k) {
+    const std::int64_t end = X.indptr[ids[k] + 1];
+    for (std::int64_t i = X.indptr[ids[k]]; i < end; ++i)
+      out[X.indices[i]] = multiply_add(factors[k], X.data[i], out[X.indices[i]]);
+  }
+}
+
 /// out = values * root[row]; returns the sum of its squares.
-float scale_column(std::int64_t n, const std::int32_t* rows, const float* values, const float* root, float* out) {
+template <typename Row>
+float scale_column(std::int64_t n, const Row* rows, const float* values, const float* root, float* out) {
   float sums[4] = {};
   std::int64_t i = 0;
   for (; i + 4 <= n; i += 4)
@@ -151,13 +164,15 @@ float scale_column(std::int64_t n, const std::int32_t* rows, const float* values
 }
 
 /// out[row] += factor * value
-void add_column(std::int64_t n, const std::int32_t* rows, const float* values, float factor, float* out) {
+template <typename Row>
+void add_column(std::int64_t n, const Row* rows, const float* values, float factor, float* out) {
   for (std::int64_t i = 0; i < n; ++i) out[rows[i]] = multiply_add(factor, values[i], out[rows[i]]);
 }
 
 /// Moves each listed column's weight to the minimum of |w|_1 + model along it. Columns that are and will stay zero
 /// leave the list; returns how many are left, in order.
-std::int64_t descend(std::int64_t n, std::int32_t* columns, L1Pass& pass) {
+template <typename Row>
+std::int64_t descend(std::int64_t n, std::int32_t* columns, L1Pass<Row>& pass) {
   double violations = 0;
   double largest = 0;
   std::int64_t n_left = 0;
@@ -197,7 +212,11 @@ std::int64_t descend(std::int64_t n, std::int32_t* columns, L1Pass& pass) {
 
 }  // namespace
 
-extern const L1Kernels kL1Kernels;
-const L1Kernels kL1Kernels{derivatives, total_loss, column_dots, scale_column, add_column, descend};
+extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
+extern const L1Kernels<std::int32_t> kL1Kernels;
+const L1Kernels<std::uint16_t> kNarrowL1Kernels{derivatives,  total_loss, column_dots, add_rows,
+                                                scale_column, add_column, descend};
+const L1Kernels<std::int32_t> kL1Kernels{derivatives,  total_loss, column_dots, add_rows,
+                                         scale_column, add_column, descend};
 
 }  // namespace umpteen::UMPTEEN_ISA
