@@ -52,18 +52,15 @@ struct StoredWeights {
   std::vector<std::int32_t> features;
   std::vector<std::uint16_t> weights;
 
-  void round(const NodeSplit& split, std::vector<float>& rounded) {
-    features.clear();
-    weights.clear();
-    rounded.assign(split.weights.size(), 0.0F);
+  StoredWeights() = default;
+  explicit StoredWeights(const NodeSplit& split) {
     float largest = 0;
     for (const float w : split.weights) largest = std::max(largest, std::abs(w));
     if (largest == 0) return;
     const int exponent = 14 - std::ilogb(largest);
     for (std::size_t k = 0; k < split.weights.size(); ++k) {
       const std::uint16_t half = float_to_half(std::scalbn(split.weights[k], exponent));
-      rounded[k] = half_to_float(half);
-      if (rounded[k] == 0) continue;
+      if (half_to_float(half) == 0) continue;
       features.push_back(split.features[k]);
       weights.push_back(half);
     }
@@ -114,8 +111,9 @@ Tree grow(const TreeProblem& problem, const TreeOptions& options, std::uint64_t 
   Random random(seed);
   NodeSplit split;
   std::vector<StoredWeights> nodes;
-  std::vector<float> rounded;
-  std::vector<float> scores;
+  const ForestKernels& kernels = forest_kernels();
+  const auto n_features = static_cast<std::uint32_t>(problem.X.n_cols);
+  std::vector<float> dense(static_cast<std::size_t>(problem.X.n_cols) + 1, 0.0F);
   std::vector<std::uint32_t> places;
   std::vector<double> sums(static_cast<std::size_t>(problem.Y.n_cols), 0.0);
   // A stack of our own: a tree may be as deep as it has rows.
@@ -137,14 +135,19 @@ Tree grow(const TreeProblem& problem, const TreeOptions& options, std::uint64_t 
       splitter.split(node.rows, columns.top(static_cast<std::int64_t>(node.rows.size())), columns.features(),
                      random.next(), false, split);
       // By the weights as they are stored, summed as at prediction: each row will find the leaf it helped to make.
-      stored.round(split, rounded);
-      splitter.score(rounded, scores);
+      stored = StoredWeights(split);
+      for (std::size_t k = 0; k < stored.features.size(); ++k)
+        dense[static_cast<std::size_t>(stored.features[k])] = half_to_float(stored.weights[k]);
       places.resize(node.rows.size());
       for (std::size_t i = 0; i < node.rows.size(); ++i) {
-        const bool side = scores[i] > 0;
+        const std::int64_t begin = problem.X.indptr[node.rows[i]];
+        const ForestRow row{problem.X.indptr[node.rows[i] + 1] - begin, problem.X.indices + begin,
+                            problem.X.data + begin, static_cast<float>(problem.bias)};
+        const bool side = kernels.score_row(row, n_features, dense.data()) > 0;
         places[i] = static_cast<std::uint32_t>(sides[side].size()) << 1 | static_cast<std::uint32_t>(side);
         sides[side].push_back(node.rows[i]);
       }
+      for (const std::int32_t feature : stored.features) dense[static_cast<std::size_t>(feature)] = 0;
     }
     const bool leaf = sides[0].empty() || sides[1].empty();
     if (node.slot >= 0)

@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 
 #include "umpteen/aligned.hpp"
 #include "umpteen/forest.hpp"
@@ -12,35 +13,28 @@ namespace umpteen {
 
 namespace {
 
-constexpr std::int64_t kPanelsPerItem = 4;  // a tree stays in cache over so many panels
+constexpr std::int64_t kRowsPerItem = 2048;  // a node's weights are spread once for so many rows
 constexpr float kNoScore = -std::numeric_limits<float>::infinity();
-
-/// Rows side by side: the values of every feature any of them has.
-struct WalkingPanel {
-  std::vector<std::int32_t> slots;  // by feature; 0 where no row has it
-  AlignedVector<float> x;           // slots x kForestRows
-};
 
 /// Everything one worker needs, allocated once per call.
 class ForestScorer {
  public:
   ForestScorer(const Forest& forest, const CsrView& X, Control& control, int worker)
-      : forest_(forest), X_(X), control_(control), worker_(worker) {}
+      : forest_(forest),
+        X_(X),
+        control_(control),
+        worker_(worker),
+        n_features_(static_cast<std::uint32_t>(X.n_cols)),
+        dense_(static_cast<std::size_t>(X.n_cols) + 1, 0.0F),
+        places_(static_cast<std::size_t>(X.n_cols) + 1, 0) {}
 
-  /// leaves_[row - begin][tree] for rows [begin, end), tree by tree so that a tree stays in cache over the rows.
+  /// leaves_[row - begin][tree] for rows [begin, end).
   void walk(std::int64_t begin, std::int64_t end) {
-    const auto n_trees = static_cast<std::int64_t>(forest_.trees.size());
-    leaves_.assign(static_cast<std::size_t>((end - begin) * n_trees), 0);
-    const std::int64_t n_panels = (end - begin + kForestRows - 1) / kForestRows;
-    for (std::int64_t p = 0; p < n_panels; ++p)
-      fill_panel(begin + p * kForestRows, std::min(begin + (p + 1) * kForestRows, end), panels_[p]);
-    for (std::int64_t t = 0; t < n_trees; ++t) {
+    const std::size_t n_trees = forest_.trees.size();
+    leaves_.assign(static_cast<std::size_t>(end - begin) * n_trees, 0);
+    for (std::size_t t = 0; t < n_trees; ++t) {
       control_.check_in(worker_);
-      for (std::int64_t p = 0; p < n_panels; ++p) {
-        const std::int64_t n_rows = std::min<std::int64_t>(kForestRows, end - begin - p * kForestRows);
-        walk_tree(forest_.trees[static_cast<std::size_t>(t)], panels_[p], n_rows,
-                  leaves_.data() + p * kForestRows * n_trees + t, n_trees);
-      }
+      walk_tree(forest_.trees[t], begin, end, leaves_.data() + t);
     }
   }
 
@@ -83,46 +77,76 @@ class ForestScorer {
     return a.score != b.score ? a.score > b.score : a.label < b.label;
   }
 
-  void fill_panel(std::int64_t begin, std::int64_t end, WalkingPanel& panel) const {
-    panel.slots.assign(static_cast<std::size_t>(X_.n_cols) + 1, 0);
-    std::int32_t n = 1;
-    for (std::int64_t i = X_.indptr[begin]; i < X_.indptr[end]; ++i) {
-      std::int32_t& slot = panel.slots[static_cast<std::size_t>(X_.indices[i])];
-      if (slot == 0) slot = n++;
-    }
-    panel.slots.back() = n++;
-    panel.x.assign(static_cast<std::size_t>(n) * kForestRows, 0.0F);
-    for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i)
-        panel.x[static_cast<std::size_t>(panel.slots[static_cast<std::size_t>(X_.indices[i])]) * kForestRows +
-                static_cast<std::size_t>(row - begin)] = X_.data[i];
-    std::fill_n(panel.x.end() - kForestRows, kForestRows, static_cast<float>(forest_.bias));
+  ForestRow row_at(std::int64_t row) const {
+    const std::int64_t begin = X_.indptr[row];
+    return {X_.indptr[row + 1] - begin, X_.indices + begin, X_.data + begin, static_cast<float>(forest_.bias)};
   }
 
-  /// All rows of a panel go down together; a node is visited once, with the rows that reach it.
-  void walk_tree(const ForestTree& tree, const WalkingPanel& panel, std::int64_t n_rows, std::int32_t* leaves,
-                 std::int64_t stride) {
-    const std::uint32_t all = n_rows == 32 ? ~0U : (1U << n_rows) - 1;
+  static ForestNode node_at(const ForestTree& tree, std::int32_t node) {
+    const std::uint32_t begin = tree.weight_ptr[node];
+    const void* gaps = tree.wide ? static_cast<const void*>(static_cast<const std::uint16_t*>(tree.gaps) + begin)
+                                 : static_cast<const void*>(static_cast<const std::uint8_t*>(tree.gaps) + begin);
+    return {std::int64_t{tree.weight_ptr[node + 1]} - begin, gaps, tree.wide, tree.weights + begin};
+  }
+
+  /// All rows go down together: a node is visited once, with the rows that reach it.
+  void walk_tree(const ForestTree& tree, std::int64_t begin, std::int64_t end, std::int32_t* leaves) {
     if (tree.n_inner == 0) return;  // everybody is in leaf 0
-    stack_.assign(1, {0, all});
+    const std::size_t n_trees = forest_.trees.size();
+    rows_.resize(static_cast<std::size_t>(end - begin));
+    std::iota(rows_.begin(), rows_.end(), 0);
+    second_.resize(rows_.size());
+    stack_.assign(1, {0, 0, rows_.size()});
     while (!stack_.empty()) {
       const Visit visit = stack_.back();
       stack_.pop_back();
       if (visit.node < 0) {
-        for (std::uint32_t rows = visit.rows; rows != 0; rows &= rows - 1)
-          leaves[__builtin_ctz(rows) * stride] = ~visit.node;
+        for (std::size_t i = visit.begin; i < visit.end; ++i)
+          leaves[static_cast<std::size_t>(rows_[i]) * n_trees] = ~visit.node;
         continue;
       }
-      const std::uint32_t begin = tree.weight_ptr[visit.node];
-      const void* gaps = tree.wide ? static_cast<const void*>(static_cast<const std::uint16_t*>(tree.gaps) + begin)
-                                   : static_cast<const void*>(static_cast<const std::uint8_t*>(tree.gaps) + begin);
-      const std::uint32_t first =
-          visit.rows & kernels_.find_sides({std::int64_t{tree.weight_ptr[visit.node + 1]} - begin, gaps, tree.wide,
-                                            tree.weights + begin, panel.slots.data(),
-                                            static_cast<std::uint32_t>(panel.slots.size()), panel.x.data()});
-      if (first != 0) stack_.push_back({tree.children[2 * visit.node], first});
-      if (first != visit.rows) stack_.push_back({tree.children[2 * visit.node + 1], visit.rows & ~first});
+      const ForestNode node = node_at(tree, visit.node);
+      if (visit.end - visit.begin == 1) {
+        const std::int32_t row = rows_[visit.begin];
+        const ForestRow alone = row_at(begin + row);
+        if (node.n_weights > alone.n) {
+          leaves[static_cast<std::size_t>(row) * n_trees] = find_leaf(tree, visit.node, alone);
+          continue;
+        }
+      }
+      touched_.resize(std::max(touched_.size(), static_cast<std::size_t>(node.n_weights)));
+      kernels_.spread(node, n_features_, dense_.data(), touched_.data());
+      std::size_t n_first = 0;
+      std::size_t n_second = 0;
+      for (std::size_t i = visit.begin; i < visit.end; ++i) {
+        const std::int32_t row = rows_[i];
+        const bool first = kernels_.score_row(row_at(begin + row), n_features_, dense_.data()) > 0;
+        rows_[visit.begin + n_first] = row;
+        second_[n_second] = row;
+        n_first += first;
+        n_second += !first;
+      }
+      for (std::int64_t k = 0; k < node.n_weights; ++k) dense_[touched_[static_cast<std::size_t>(k)]] = 0;
+      const std::size_t middle = visit.begin + n_first;
+      std::copy_n(second_.begin(), n_second, rows_.begin() + static_cast<std::ptrdiff_t>(middle));
+      if (n_second > 0) stack_.push_back({tree.children[2 * visit.node + 1], middle, visit.end});
+      if (n_first > 0) stack_.push_back({tree.children[2 * visit.node], visit.begin, middle});
     }
+  }
+
+  /// The leaf below a node that a row finds alone.
+  std::int32_t find_leaf(const ForestTree& tree, std::int32_t node, const ForestRow& row) {
+    for (std::int64_t i = 0; i < row.n; ++i)
+      places_[static_cast<std::size_t>(row.features[i])] = static_cast<std::int32_t>(i) + 1;
+    places_.back() = static_cast<std::int32_t>(row.n) + 1;
+    found_weights_.resize(std::max(found_weights_.size(), static_cast<std::size_t>(row.n) + 2));
+    while (node >= 0) {
+      const float score =
+          kernels_.score_alone(row, node_at(tree, node), n_features_, places_.data(), found_weights_.data());
+      node = tree.children[2 * node + (score > 0 ? 0 : 1)];
+    }
+    for (std::int64_t i = 0; i < row.n; ++i) places_[static_cast<std::size_t>(row.features[i])] = 0;
+    return ~node;
   }
 
   template <typename Label>
@@ -172,7 +196,8 @@ class ForestScorer {
 
   struct Visit {
     std::int32_t node;  // or ~leaf
-    std::uint32_t rows;
+    std::size_t begin;  // of its rows in rows_
+    std::size_t end;
   };
 
   const Forest& forest_;
@@ -180,7 +205,12 @@ class ForestScorer {
   Control& control_;
   const int worker_;
   const ForestKernels& kernels_ = forest_kernels();
-  WalkingPanel panels_[kPanelsPerItem];
+  const std::uint32_t n_features_;
+  std::vector<float> dense_;          // by feature: a node's weights; zero between nodes
+  std::vector<std::int32_t> places_;  // by feature: its place in a row; zero between rows, but for the constant
+  std::vector<std::uint32_t> touched_;
+  std::vector<float> found_weights_;
+  std::vector<std::int32_t> rows_, second_;  // from the item's first row; node after node
   std::vector<Visit> stack_;
   std::vector<std::int32_t> leaves_;
   std::vector<std::uint64_t> sums_;  // by label; zero between rows
@@ -192,8 +222,9 @@ class ForestScorer {
 /// Calls body(scorer, begin, end) over pieces of the rows.
 void for_rows(const Forest& forest, const CsrView& X, int threads, Control& control,
               const std::function<void(ForestScorer&, std::int64_t, std::int64_t)>& body) {
-  const std::int64_t share = X.n_rows / (4 * std::max(threads, 1)) / kForestRows * kForestRows;
-  const std::int64_t rows_per_item = std::clamp<std::int64_t>(share, kForestRows, kPanelsPerItem * kForestRows);
+  // As many at a time as leaves everybody some work: the more rows share a visit to a node, the cheaper it is.
+  const std::int64_t share = (X.n_rows + threads - 1) / std::max(threads, 1);
+  const std::int64_t rows_per_item = std::clamp<std::int64_t>(share, 1, kRowsPerItem);
   const std::int64_t n_items = (X.n_rows + rows_per_item - 1) / rows_per_item;
   std::vector<std::unique_ptr<ForestScorer>> scorers(static_cast<std::size_t>(clamp_threads(n_items, threads)));
   parallel_for(n_items, threads, control, [&](std::int64_t item, int worker) {

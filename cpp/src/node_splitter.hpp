@@ -65,23 +65,11 @@ class NodeSplitter {
     for (const std::int32_t label : labels_) label_place_[static_cast<std::size_t>(label)] = -1;
     out.features.clear();
     out.weights.clear();
-    moved_.clear();
     for (std::size_t c = 0; c < w_.size(); ++c)
       if (w_[c] != 0) {
-        moved_.push_back(c);
         out.features.push_back(features[c]);
         out.weights.push_back(w_[c]);
       }
-  }
-
-  /// w.x of the node's rows with other weights in place of those that split() found.
-  void score(const std::vector<float>& weights, std::vector<float>& scores) const {
-    scores.assign(rows_->size(), 0.0F);
-    for (std::size_t k = 0; k < moved_.size(); ++k) {
-      const std::int64_t begin = X_.start[moved_[k]];
-      l1_kernels<Row>().add_column(X_.start[moved_[k] + 1] - begin, X_.rows + begin, X_.values + begin, weights[k],
-                                   scores.data());
-    }
   }
 
  private:
@@ -271,7 +259,6 @@ class NodeSplitter {
   const std::int32_t* features_ = nullptr;
   bool trained_ = false;
   std::vector<float> w_, sign_, row_cost_;
-  std::vector<std::size_t> moved_;  // the columns whose weights are not 0
 };
 
 }  // namespace umpteen

@@ -126,23 +126,32 @@ struct L1Kernels {
   std::int64_t (*descend)(std::int64_t n, std::int32_t* columns, L1Pass<Row>& pass);
 };
 
-/// Rows that walk down a tree side by side.
-constexpr int kForestRows = 32;
-
-/// A node's weights, and the rows they are to be multiplied with.
+/// A node's weights as they are stored; forest.hpp says how.
 struct ForestNode {
   std::int64_t n_weights;
   const void* gaps;
   bool wide;
   const std::uint16_t* weights;
-  const std::int32_t* slots;  // by feature: where its values are in the panel; slot 0 is all zeros
-  std::uint32_t n_slots;      // features, the constant among them
-  const float* panel;         // slots x kForestRows
 };
 
+/// A sparse row: its entries, and the value of the constant feature.
+struct ForestRow {
+  std::int64_t n;
+  const std::int32_t* features;
+  const float* values;
+  float constant;
+};
+
+/// Both ways to find w.x add the same numbers in the same order, whichever rows are beside it.
 struct ForestKernels {
-  /// Bit i is set where w.x > 0 for row i; features are added in rising order.
-  std::uint32_t (*find_sides)(const ForestNode& node);
+  /// Writes the weights to their features' places in `dense`, of n_features + 1, and lists the places.
+  void (*spread)(const ForestNode& node, std::uint32_t n_features, float* dense, std::uint32_t* places);
+  /// w.x from weights that are spread: for many rows at one node.
+  float (*score_row)(const ForestRow& row, std::uint32_t n_features, const float* dense);
+  /// w.x from the weights as they are stored: for one row at many nodes. places[feature] is 1 more than the feature's
+  /// place in the row, n + 1 for the constant, 0 for features it lacks; `found` has room for n + 2.
+  float (*score_alone)(const ForestRow& row, const ForestNode& node, std::uint32_t n_features,
+                       const std::int32_t* places, float* found);
 };
 
 /// The kernels in use: the best this machine can run, unless the environment variable UMPTEEN_SIMD names
