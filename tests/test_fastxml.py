@@ -159,18 +159,22 @@ def test_sides_are_those_of_the_slow_twin(request, name):
         np.testing.assert_array_equal(split_rows(Y, delta, np.ones(Y.shape[1])), delta)
 
 
-def test_w_is_as_good_as_liblinears_at_real_nodes(bibtex):
-    """With the limits that trees are grown with, not only at leisure."""
+@pytest.mark.parametrize(
+    ("max_inner", "worse"), [(10, 1.005), (2, 1.01)], ids=["the authors' limits", "ours, which are quicker"]
+)
+def test_w_is_as_good_as_liblinears_at_real_nodes(bibtex, max_inner, worse):
+    """With limits that trees are grown with, not only at leisure."""
     train, _ = bibtex
     for balance in (False, True):
-        data = tree_input(train.X, train.Y, balance_sides=balance)
+        data = tree_input(train.X, train.Y, balance_sides=balance, max_inner=max_inner)
         for seed, rows in enumerate(real_nodes(train, 6)):
             split = _native.split_node(data, rows, seed)
             X, delta = with_constant(train.X[rows]), split["delta"].astype(float)
             n_plus = (delta > 0).sum()
             cost = (len(rows) / (len(rows) - n_plus), len(rows) / n_plus) if balance else (1.0, 1.0)
             best = liblinear_objective(X, delta, "logistic", 0.01, cost)
-            assert split["solver"]["objective"] <= best * 1.005, (balance, len(rows))
+            assert split["solver"]["objective"] <= best * worse, (balance, len(rows))
+    assert umpteen.FastXML().max_inner == 2
 
 
 def test_sides_count_alike_when_balanced(tiny):

@@ -82,7 +82,7 @@ max_inner, seed, normalize, tfidf, threads, engine
         bias: float = 1.0,
         eps: float = 0.01,
         max_outer: int = 10,
-        max_inner: int = 10,
+        max_inner: int = 2,
         seed: int = 0,
         normalize: bool = False,
         tfidf: bool = False,
