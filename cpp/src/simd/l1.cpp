@@ -6,48 +6,14 @@
 namespace umpteen::UMPTEEN_ISA {
 namespace {
 
-/// exp(x) for x <= 0 to a few units in the last place, without branches, so that loops over it become vector code.
-inline float exp_negative(float x) {
-  x = x < -87.0F ? -87.0F : x;
-  // Adding and taking away 1.5 * 2^23 rounds to a whole number, which then also stands in the low bits.
-  const float shifted = multiply_add(x, 1.44269504F, 12582912.0F);
-  const float k = shifted - 12582912.0F;
-  float r = multiply_add(k, -0.693359375F, x);
-  r = multiply_add(k, 2.12194440e-4F, r);
-  float p = 1.9875691500e-4F;
-  p = multiply_add(p, r, 1.3981999507e-3F);
-  p = multiply_add(p, r, 8.3334519073e-3F);
-  p = multiply_add(p, r, 4.1665795894e-2F);
-  p = multiply_add(p, r, 1.6666665459e-1F);
-  p = multiply_add(p, r, 5.0000001201e-1F);
-  p = multiply_add(p, r * r, r) + 1.0F;
-  const auto bits = __builtin_bit_cast(std::int32_t, shifted) << 23;
-  return __builtin_bit_cast(float, __builtin_bit_cast(std::int32_t, p) + bits);
-}
-
-/// log(1 + u) for u in [0, 1]: twice the inverse hyperbolic tangent of u / (2 + u), whose series ends soon.
-inline float log1p_small(float u) {
-  const float s = u / (2.0F + u);
-  const float q = s * s;
-  float p = 1.0F / 15;
-  p = multiply_add(p, q, 1.0F / 13);
-  p = multiply_add(p, q, 1.0F / 11);
-  p = multiply_add(p, q, 1.0F / 9);
-  p = multiply_add(p, q, 1.0F / 7);
-  p = multiply_add(p, q, 1.0F / 5);
-  p = multiply_add(p, q, 1.0F / 3);
-  p = multiply_add(p, q, 1.0F);
-  return 2 * s * p;
-}
-
 inline float magnitude(float x) { return x < 0 ? -x : x; }
 inline float larger(float a, float b) { return a > b ? a : b; }
 
 struct Logistic {
-  static float value(float m) { return larger(-m, 0.0F) + log1p_small(exp_negative(-magnitude(m))); }
+  static float value(float m) { return softplus(-m); }
   /// -loss'(m), and the root of loss''(m)
   static void derivatives(float m, float* slope, float* root) {
-    const float h = exp_negative(-0.5F * magnitude(m));  // the root of exp(-|m|)
+    const float h = exponential(-0.5F * magnitude(m));  // the root of exp(-|m|)
     const float e = h * h;
     const float inverse = 1.0F / (1.0F + e);
     *slope = (m > 0 ? e : 1.0F) * inverse;

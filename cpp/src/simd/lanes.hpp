@@ -169,6 +169,45 @@ inline float multiply_add(float a, float b, float c) {
 #endif
 }
 
+/// e^x to a few units in the last place, without a branch, so that loops over it become vector code. x is cut off at
+/// ±87, where float32 ends.
+inline float exponential(float x) {
+  x = x < -87.0F ? -87.0F : x;
+  x = x > 87.0F ? 87.0F : x;
+  // x = n ln 2 + r with |r| <= ln 2 / 2: adding 1.5 * 2^23 leaves no room for a fraction, which rounds to n.
+  constexpr float kMagic = 12582912.0F;
+  const float shifted = multiply_add(x, 1.44269504F, kMagic);
+  const float n = shifted - kMagic;
+  float r = multiply_add(n, -0.693359375F, x);  // ln 2 in two parts; the first times n is exact
+  r = multiply_add(n, 2.12194440e-4F, r);
+  float p = 1.9875691500e-4F;
+  p = multiply_add(p, r, 1.3981999507e-3F);
+  p = multiply_add(p, r, 8.3334519073e-3F);
+  p = multiply_add(p, r, 4.1665795894e-2F);
+  p = multiply_add(p, r, 1.6666665459e-1F);
+  p = multiply_add(p, r, 5.0000001201e-1F);
+  p = multiply_add(p, r * r, r) + 1.0F;
+  // Times 2^n: n stands in the low bits of `shifted`, and is added to where the exponent is.
+  const auto bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
+  return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, p) + bits);
+}
+
+/// log(1 + e^u) = max(u, 0) + log(1 + e), e = e^-|u|, and log(1 + e) = 2 artanh(e / (2 + e)) as a series.
+inline float softplus(float u) {
+  const float e = exponential(u < 0 ? u : -u);
+  const float y = e / (2.0F + e);
+  const float y2 = y * y;
+  float p = 2.0F / 15;
+  p = multiply_add(p, y2, 2.0F / 13);
+  p = multiply_add(p, y2, 2.0F / 11);
+  p = multiply_add(p, y2, 2.0F / 9);
+  p = multiply_add(p, y2, 2.0F / 7);
+  p = multiply_add(p, y2, 2.0F / 5);
+  p = multiply_add(p, y2, 2.0F / 3);
+  p = multiply_add(p, y2, 2.0F);
+  return multiply_add(p, y, u > 0 ? u : 0.0F);
+}
+
 inline float half_to_float(std::uint16_t half) {
 #if defined(__F16C__)
   return _cvtsh_ss(half);

@@ -1,8 +1,6 @@
 // The innermost loops of logistic regression on panels: kPanelLabels labels side by side, lanes innermost. Every
 // lane sees the same operations in the same order, so what it computes does not depend on its neighbours. Compiled
 // once per instruction set; the loops over lanes are written for the compiler to vectorise.
-#include <cstring>
-
 #include "lanes.hpp"
 #include "umpteen/simd.hpp"
 
@@ -12,49 +10,7 @@ namespace {
 constexpr int kLanes = kPanelLabels;
 constexpr std::int64_t kRowsPerSum = 256;  // float32 sums this short lose a few units in the last place at most
 
-/// e^x without a branch, to 1e-6 of its value. x is cut off at ±87, where float32 ends.
-inline float exponential(float x) {
-  x = x < -87.0F ? -87.0F : x;
-  x = x > 87.0F ? 87.0F : x;
-  // x = n ln 2 + r with |r| <= ln 2 / 2: adding 1.5 * 2^23 leaves no room for a fraction, which rounds to n.
-  constexpr float kMagic = 12582912.0F;
-  const float shifted = multiply_add(x, 1.44269504F, kMagic);
-  const float n = shifted - kMagic;
-  float r = multiply_add(n, -0.693359375F, x);  // ln 2 in two parts; the first times n is exact
-  r = multiply_add(n, 2.12194440e-4F, r);
-  float p = 1.0F / 720;
-  p = multiply_add(p, r, 1.0F / 120);
-  p = multiply_add(p, r, 1.0F / 24);
-  p = multiply_add(p, r, 1.0F / 6);
-  p = multiply_add(p, r, 0.5F);
-  p = multiply_add(p, r, 1.0F);
-  p = multiply_add(p, r, 1.0F);
-  // Times 2^n: n stands in the low bits of `shifted`, and goes to where the exponent is.
-  std::uint32_t bits;
-  std::memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits + 127) << 23;
-  float scale;
-  std::memcpy(&scale, &bits, sizeof scale);
-  return p * scale;
-}
-
 inline float sigmoid(float u) { return 1.0F / (1.0F + exponential(-u)); }
-
-/// log(1 + e^u) = max(u, 0) + log(1 + e), e = e^-|u|, and log(1 + e) = 2 artanh(e / (2 + e)) as a series.
-inline float softplus(float u) {
-  const float e = exponential(u < 0 ? u : -u);
-  const float y = e / (2.0F + e);
-  const float y2 = y * y;
-  float p = 2.0F / 15;
-  p = multiply_add(p, y2, 2.0F / 13);
-  p = multiply_add(p, y2, 2.0F / 11);
-  p = multiply_add(p, y2, 2.0F / 9);
-  p = multiply_add(p, y2, 2.0F / 7);
-  p = multiply_add(p, y2, 2.0F / 5);
-  p = multiply_add(p, y2, 2.0F / 3);
-  p = multiply_add(p, y2, 2.0F);
-  return multiply_add(p, y, u > 0 ? u : 0.0F);
-}
 
 void exponentials(const float* x, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = exponential(x[i]);
