@@ -212,8 +212,8 @@ def threads(options) -> None:
         first = first or seconds
         rows.append([str(trees), str(n), f"{seconds:.1f} s", f"{first / seconds:.2f}"])
     text = f"{options.data}.\n\n" + table(["trees", "threads", "train", "times as fast"], rows)
-    write_result("fastxml-threads", "FastXML's training time against threads and trees", text,
-                 f"python benchmarks/fastxml.py threads --data {options.data} --n-trees {options.n_trees}")  # fmt: skip
+    command = f"python benchmarks/fastxml.py threads --data {options.data} --n-trees {options.n_trees}"
+    write_result("fastxml-threads", "FastXML's training time against threads and trees", text, command)
 
 
 def losses(options) -> None:
