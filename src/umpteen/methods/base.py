@@ -62,6 +62,8 @@ class Method(Parameters, abc.ABC):
     name: ClassVar[str]
     parallelism: ClassVar[Parallelism] = "inside"
     model_class: ClassVar[type[Model]] = LinearModel
+    #: What to do where memory would not suffice.
+    way_out: ClassVar[str] = "use fewer threads, smaller shards, or a method with a smaller model"
 
     threads: int | None
     engine: str | Engine
@@ -166,7 +168,7 @@ class Method(Parameters, abc.ABC):
         if names is not None and len(names) != Y.shape[1]:
             raise DataError(f"there must be {Y.shape[1]} label names, but there are {len(names)}")
         check_fits(Estimate(64 * (X.shape[1] + n_labels), 0), "are there really so many features and labels?")
-        check_fits(self.estimate(X, Y), "use fewer threads, smaller shards, or a method with a smaller model")
+        check_fits(self.estimate(X, Y), self.way_out)
 
     def _train(
         self,

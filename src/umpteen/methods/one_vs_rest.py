@@ -1,4 +1,5 @@
-"""What all methods with one weight vector per label share: blocks of labels as shards, packed as a linear model."""
+"""What all methods with one weight vector per label share: blocks of labels as shards, packed as a linear model; and
+what those share that train each label on its own."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ class SizeBound(NamedTuple):
     in_work: int  # weights of the shards that are trained at the same time
 
 
-class OneVsRest(Method):
-    """A method that trains each label's weights on their own."""
+class LabelBlocks(Method):
+    """A method that ends in one weight vector per label."""
 
     model_class: ClassVar[type[LinearModel]] = LinearModel
 
@@ -48,10 +49,6 @@ class OneVsRest(Method):
     normalize: bool
     weight_type: str
     labels_per_shard: int | None
-
-    @abc.abstractmethod
-    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
-        """The weights of these labels."""
 
     def validate(self) -> None:
         if self.weight_type not in WEIGHT_TYPES:
@@ -96,14 +93,22 @@ class OneVsRest(Method):
         model_bytes = int(weights.sum()) * per_weight + -(-n_labels // size) * per_shard + n_labels * per_label
         return SizeBound(model_bytes, int(np.sort(weights)[-size * shards_in_work :].sum()))
 
-    def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
-        return self.pack(data, task.plan, self.train_labels(data, task.plan, resources)).to_part()
-
     def pack(self, data: TrainingData, labels: NDArray[np.int32], trained: LabelWeights) -> LinearShard:
         """The weights of these labels as they are stored."""
         # A label nobody has was not trained, and must not be ranked by the accident of its score.
         trained.bias[np.diff(data.rows_of.indptr)[labels] == 0] = -np.inf
         return LinearShard.from_weights(trained.W, trained.bias, labels, self.weight_type)
+
+
+class OneVsRest(LabelBlocks):
+    """A method that trains each label's weights on their own, so that labels can be added later."""
+
+    @abc.abstractmethod
+    def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
+        """The weights of these labels."""
+
+    def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
+        return self.pack(data, task.plan, self.train_labels(data, task.plan, resources)).to_part()
 
     def add_labels(
         self,
