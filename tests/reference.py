@@ -178,6 +178,91 @@ def ppd_solve(
     return alpha
 
 
+def solve_qp(a: Any, equal: Any, at_most: Any, limits: Any) -> NDArray[np.float64]:
+    """The point nearest to `a` with equal @ z = 0 and at_most @ z <= limits: tries every set of inequalities that may
+    hold with equality, solves the linear system of each, and takes the best point that breaks no rule."""
+    n, m = len(a), len(limits)
+    best, nearest = np.inf, None
+    for chosen in range(2**m):
+        tight = [i for i in range(m) if chosen >> i & 1]
+        A = np.vstack([equal, at_most[tight]])
+        rhs = np.concatenate([a, np.zeros(len(equal)), limits[tight]])
+        system = np.block([[np.eye(n), A.T], [A, np.zeros((len(A), len(A)))]])
+        z = np.linalg.lstsq(system, rhs, rcond=None)[0][:n]
+        scale = 1e-9 * (1 + np.abs(a).max())
+        feasible = (np.abs(A @ z - rhs[n:]) <= scale).all() and (at_most @ z <= limits + scale).all()
+        if feasible and (distance := float(((z - a) ** 2).sum())) < best:
+            best, nearest = distance, z
+    return nearest
+
+
+def project_by_intervals(b: Any, c: Any, C: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """PD-Sparse's Algorithm 2 as it is printed: every interval between two break points, the best of them."""
+    sides = []
+    for values in (np.asarray(b, np.float64), np.asarray(c, np.float64)):
+        falling = np.sort(values)[::-1]
+        sums = np.cumsum(falling)
+        sides.append((falling, sums, sums - np.arange(1, len(values) + 1) * falling))
+    points = np.unique(np.clip(np.concatenate([[0, C], sides[0][2], sides[1][2]]), 0, C))
+    best = (np.inf, 0.0, 0, 0)
+    for left, right in zip(points, np.append(points[1:], C), strict=True):
+        (b_sorted, S_b, D_b), (c_sorted, S_c, D_c) = sides
+        n, m = int((D_b <= left).sum()), int((D_c <= left).sum())
+        t = np.clip((n * S_c[m - 1] + m * S_b[n - 1]) / (n + m), left, right)
+        value = (b_sorted[n:] ** 2).sum() + (c_sorted[m:] ** 2).sum()
+        value += (S_b[n - 1] - t) ** 2 / n + (S_c[m - 1] - t) ** 2 / m
+        if value < best[0]:
+            best = (value, t, n, m)
+    _, t, n, m = best
+    x = np.maximum(b + (t - sides[0][1][n - 1]) / n, 0)
+    y = np.maximum(c + (t - sides[1][1][m - 1]) / m, 0)
+    return x, y
+
+
+def pd_primal(X: Any, Y: Any, W: Any, lambda_: float, C: float) -> float:
+    """PD-Sparse's objective (13). Y is dense; W is labels x features, dense. Labels no row has are left out."""
+    Z = np.asarray(X.astype(np.float64) @ W.T)
+    Y, Z = Y[:, Y.any(axis=0)], Z[:, Y.any(axis=0)]
+    counts = Y.any(axis=1) & ~Y.all(axis=1)
+    highest = np.where(Y[counts], -np.inf, Z[counts]).max(axis=1)
+    lowest = np.where(Y[counts], Z[counts], np.inf).min(axis=1)
+    return float(0.5 * (W**2).sum() + lambda_ * np.abs(W).sum() + C * np.maximum(0, 1 + highest - lowest).sum())
+
+
+def pd_dual(X: Any, Y: Any, alpha: Any, lambda_: float) -> tuple[float, NDArray[np.float64]]:
+    """Its dual (14), to be minimised, and the weights that belong to alpha (rows x labels, sparse): (value, W)."""
+    alpha = alpha.astype(np.float64)
+    V = (alpha.T @ X.astype(np.float64)).toarray()
+    W = np.sign(V) * np.maximum(np.abs(V) - lambda_, 0)
+    return float(0.5 * (W**2).sum() + alpha.toarray()[~Y].sum()), W
+
+
+def pd_solve(X: Any, Y: Any, lambda_: float, C: float, passes: int, seed: int = 0) -> NDArray[np.float64]:
+    """Twin of PdSolver: Algorithm 1 with one search before every step, in float64. Returns alpha."""
+    X = X.toarray().astype(np.float64)
+    alpha = np.zeros(Y.shape)
+    trained = Y.any(axis=0)
+    rng = np.random.default_rng(seed)
+    V = np.zeros((Y.shape[1], X.shape[1]))
+    for _ in range(passes):
+        for i in rng.permutation(len(X)):
+            positive, negative = np.flatnonzero(Y[i]), np.flatnonzero(~Y[i] & trained)
+            Q = X[i] @ X[i]
+            if len(positive) == 0 or len(negative) == 0 or Q == 0:
+                continue
+            z = (np.sign(V) * np.maximum(np.abs(V) - lambda_, 0)) @ X[i]
+            best = negative[np.argmax(z[negative])]
+            active = np.union1d(negative[alpha[i, negative] < 0], best)
+            x, y = project_by_intervals(
+                (z[active] + 1) / Q - alpha[i, active], alpha[i, positive] - z[positive] / Q, C
+            )
+            new = np.zeros(Y.shape[1])
+            new[active], new[positive] = -x, y
+            V += np.outer(new - alpha[i], X[i])
+            alpha[i] = new
+    return alpha
+
+
 def logistic_objective(
     X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, bias: float, cost: float = 1.0
 ) -> float:

@@ -7,6 +7,7 @@ void register_tfidf(nanobind::module_& m);
 void register_rows(nanobind::module_& m);
 void register_linear(nanobind::module_& m);
 void register_newton(nanobind::module_& m);
+void register_pd(nanobind::module_& m);
 void register_ppd(nanobind::module_& m);
 void register_logistic(nanobind::module_& m);
 void register_forest(nanobind::module_& m);
@@ -22,6 +23,7 @@ NB_MODULE(_native, m) {
   umpteen::register_rows(m);
   umpteen::register_linear(m);
   umpteen::register_newton(m);
+  umpteen::register_pd(m);
   umpteen::register_ppd(m);
   umpteen::register_logistic(m);
   umpteen::register_forest(m);

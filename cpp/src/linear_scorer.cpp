@@ -31,10 +31,12 @@ struct Panel {
 /// Everything one worker needs, allocated once per call.
 class Scorer {
  public:
-  Scorer(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, Control& control, int worker)
+  Scorer(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, const float* floors,
+         Control& control, int worker)
       : shards_(shards),
         X_(X),
         top_k_(top_k),
+        floors_(floors),
         control_(control),
         worker_(worker),
         local_scores_(static_cast<std::size_t>(kPanelRows * top_k)),
@@ -58,7 +60,8 @@ class Scorer {
         control_.check_in(worker_);
         const std::int64_t first = begin + p * kPanelRows;
         const auto n_rows = static_cast<int>(std::min<std::int64_t>(kPanelRows, end - first));
-        open_lists(first - begin, n_rows, out_scores + first * top_k_);
+        open_lists(first - begin, n_rows, floors_ == nullptr ? nullptr : floors_ + first,
+                   out_scores + first * top_k_);
         Panel& panel = panels_[static_cast<std::size_t>(p)];
         if (pays(shard, panel, first, first + n_rows))
           score_panel(shard, panel, n_rows);
@@ -174,11 +177,12 @@ class Scorer {
   }
 
   /// Empty lists for this shard, whose threshold is what the shards before it already reached: a score must
-  /// at least equal the row's current last place, since an equal score with a lower id still wins.
-  void open_lists(std::int64_t first_row, int n_rows, const float* out_scores) {
+  /// at least equal the row's current last place, since an equal score with a lower id still wins; and its floor.
+  void open_lists(std::int64_t first_row, int n_rows, const float* floors, const float* out_scores) {
     for (int r = 0; r < n_rows; ++r) {
       const bool full = sizes_[static_cast<std::size_t>(first_row + r)] == top_k_;
-      const float last = full ? out_scores[(r + 1) * top_k_ - 1] : kNoScore;
+      float last = full ? out_scores[(r + 1) * top_k_ - 1] : kNoScore;
+      if (floors != nullptr) last = std::max(last, floors[r]);
       lists_[r] = TopList{local_scores_.data() + r * top_k_, local_positions_.data() + r * top_k_,
                           static_cast<std::int32_t>(top_k_), 0, std::nextafter(last, kNoScore)};
     }
@@ -201,6 +205,7 @@ class Scorer {
   const std::vector<LinearShard>& shards_;
   const CsrView& X_;
   const std::int64_t top_k_;
+  const float* const floors_;
   Control& control_;
   const int worker_;
   const Kernels& kernels_ = kernels();
@@ -237,7 +242,7 @@ void merge_ranked(RankedList& into, const RankedList& from, std::int64_t top_k, 
 }
 
 void linear_topk(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, int threads,
-                 std::int32_t* out_labels, float* out_scores, Control& control) {
+                 std::int32_t* out_labels, float* out_scores, Control& control, const float* floors) {
   // A few items per thread for balance, each a whole number of panels.
   const std::int64_t share = X.n_rows / (4 * std::max(threads, 1)) / kPanelRows * kPanelRows;
   const std::int64_t rows_per_item = std::clamp<std::int64_t>(share, kPanelRows, kMaxRowsPerItem);
@@ -245,7 +250,7 @@ void linear_topk(const std::vector<LinearShard>& shards, const CsrView& X, std::
   std::vector<std::unique_ptr<Scorer>> scorers(static_cast<std::size_t>(clamp_threads(n_items, threads)));
   parallel_for(n_items, threads, control, [&](std::int64_t item, int worker) {
     auto& scorer = scorers[static_cast<std::size_t>(worker)];
-    if (!scorer) scorer = std::make_unique<Scorer>(shards, X, top_k, control, worker);
+    if (!scorer) scorer = std::make_unique<Scorer>(shards, X, top_k, floors, control, worker);
     const std::int64_t begin = item * rows_per_item;
     scorer->score_rows(begin, std::min(begin + rows_per_item, X.n_rows), out_labels, out_scores);
   });

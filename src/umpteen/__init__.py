@@ -23,6 +23,7 @@ _HOMES = {
     "DiSMEC": "umpteen.methods.dismec",
     "FastXML": "umpteen.methods.fastxml",
     "Metrics": "umpteen.evaluation.metrics",
+    "PDSparse": "umpteen.methods.pdsparse",
     "PPDSparse": "umpteen.methods.ppdsparse",
     "PfastreXML": "umpteen.methods.pfastrexml",
     "Tagger": "umpteen.tagger",
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC
     from umpteen.methods.fastxml import FastXML as FastXML
+    from umpteen.methods.pdsparse import PDSparse as PDSparse
     from umpteen.methods.pfastrexml import PfastreXML as PfastreXML
     from umpteen.methods.ppdsparse import PPDSparse as PPDSparse
     from umpteen.tagger import Tagger as Tagger

@@ -11,14 +11,14 @@ namespace umpteen {
 
 /// The top_k labels of every row of X over all shards, best first, ties by lower id, written to out_labels
 /// and out_scores (n_rows x top_k); short lists are padded with -1 and -inf. Labels with a score of -inf are
-/// left out.
+/// left out, and so are those below the row's floor where `floors` (n_rows) has one.
 ///
 /// Rows are scored sixteen side by side where that saves work, else one by one: both add a row's features in
 /// rising order with the same operations, so a row's scores do not depend on the rows around it or on the
 /// threads. Memory-safe for any content of `labels`; indptr must rise and stay inside the arrays (the caller
 /// checks).
 void linear_topk(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, int threads,
-                 std::int32_t* out_labels, float* out_scores, Control& control);
+                 std::int32_t* out_labels, float* out_scores, Control& control, const float* floors = nullptr);
 
 /// Two sorted lists of (score, label id) into the best top_k of both: higher score first, then lower id.
 struct RankedList {

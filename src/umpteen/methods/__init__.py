@@ -13,6 +13,7 @@ METHODS = {
     "centroid": "umpteen.methods.centroid:Centroid",
     "dismec": "umpteen.methods.dismec:DiSMEC",
     "ppdsparse": "umpteen.methods.ppdsparse:PPDSparse",
+    "pdsparse": "umpteen.methods.pdsparse:PDSparse",
     "fastxml": "umpteen.methods.fastxml:FastXML",
     "pfastrexml": "umpteen.methods.pfastrexml:PfastreXML",
 }

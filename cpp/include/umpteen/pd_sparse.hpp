@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "umpteen/csr.hpp"
+#include "umpteen/parallel.hpp"
+
+namespace umpteen {
+
+/// The nearest point of the cone pair {x, y >= 0, sum x = sum y <= C} to (b, c), written over them.
+///
+///     min over (x, y)   |x - b|^2 + |y - c|^2
+///
+/// x is max(b - p, 0) and y is max(c - q, 0), where p and q fall as the common sum t rises, in straight pieces that
+/// end wherever one more entry becomes positive. The objective's slope along t is -2(p + q), so t stops in the first
+/// piece where p + q reaches 0, or at C. One sort each: O(n log n). Returns p: what another entry of b must exceed to
+/// change the answer.
+double project_two_simplices(double* b, std::int64_t n_b, double* c, std::int64_t n_c, double C);
+
+/// One max-margin problem over all labels, sparse in the primal (L1) and in the dual (few labels are confused):
+///
+///     min over W   sum_k 1/2 |w_k|^2 + lambda |w_k|_1 + C sum_i max(0, 1 + max_n w_n.x_i - min_p w_p.x_i)
+///
+/// p over the labels of row i, n over all others; rows without labels, or with all of them, have no loss. Labels no
+/// row has are left out. The dual, with v_k = sum_i alpha_ik x_i, w_k = soft(v_k, lambda), e_ik = 1 for the n:
+///
+///     min over alpha   G = 1/2 sum_k |w_k|^2 + sum_i e_i.alpha_i
+///     alpha_ip >= 0,  alpha_in <= 0,  sum_p alpha_ip = -sum_n alpha_in <= C
+///
+/// The sum of both objectives is the duality gap, a sum over rows of C loss_i + sum_k alpha_ik (w_k.x_i + e_ik), none
+/// of them negative.
+struct PdProblem {
+  CsrView X;
+  CsrView Y;  // labels of each row, rising; no values
+  double lambda;
+  double C;
+  std::int64_t n_groups;  // labels are split into so many, at random; a sampled search looks at one
+  std::uint64_t seed;
+};
+
+/// How a search looks for labels.
+struct PdSearch {
+  std::int64_t n_found;  // labels a row gets at most
+  bool sampled;          // one group of labels drawn per row, and one in `rate` of its features
+  std::int64_t rate;
+  std::uint64_t draw;  // of the groups and features: another number, other ones
+};
+
+/// What a pass over some rows did.
+struct PdWork {
+  std::int64_t entries = 0;  // of W and V read and written
+  double gap = 0;            // of the rows on their active sets, each just before its step
+};
+
+struct PdObjectives {
+  double primal;
+  double dual;
+};
+
+/// Fully-corrective block-coordinate Frank-Wolfe, in parts: a search that adds labels to the active sets of some
+/// rows, steps over some rows in order, and what has come of it. Each v_k is a hash table of features until an array
+/// of all of them is no larger; one random permutation of the features is the hash of all tables.
+///
+/// Searches look at W as `publish` found it, so that they can run side by side and read it feature by feature; steps
+/// always see the newest W, one after the other. So the dual never rises, and nothing depends on threads.
+class PdSolver {
+ public:
+  explicit PdSolver(const PdProblem& problem);
+  ~PdSolver();
+  PdSolver(const PdSolver&) = delete;
+  PdSolver& operator=(const PdSolver&) = delete;
+
+  /// Copies W out of V, by feature, for searches and scores; returns 1/2 sum |w_k|^2.
+  double publish(int threads, Control& control);
+  /// Adds the best labels that a row lacks to its active set.
+  PdWork search(const std::int32_t* rows, std::int64_t n_rows, const PdSearch& how, int threads, Control& control);
+  /// Minimises the dual over the active set of each row in turn, with curvature |x_i|^2, and drops labels left at 0.
+  PdWork step(const std::int32_t* rows, std::int64_t n_rows, int threads, Control& control);
+  /// The best labels of other rows, by the published W; as linear_topk.
+  void topk(const CsrView& X, std::int64_t top_k, int threads, std::int32_t* labels, float* scores,
+            Control& control) const;
+  /// Both objectives; publishes.
+  PdObjectives objectives(int threads, Control& control);
+
+  /// From here on only features with w != 0 and labels with alpha != 0, without lambda; searches end.
+  void keep_support();
+
+  /// alpha as CSR, rows x labels, labels rising.
+  void count_alphas(std::int64_t* indptr) const;
+  void copy_alphas(const std::int64_t* indptr, std::int32_t* labels, float* alphas) const;
+  /// Starts from these instead of 0.
+  void set_alphas(const std::int64_t* indptr, const std::int32_t* labels, const float* alphas);
+  /// W as CSR, labels x features, features rising.
+  void count_weights(std::int64_t* indptr) const;
+  void copy_weights(const std::int64_t* indptr, std::int32_t* features, float* weights) const;
+  /// Bytes held by V.
+  std::int64_t table_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace umpteen

@@ -1,0 +1,417 @@
+"""PD-Sparse: one max-margin problem over all labels, sparse in the primal and in the dual (Yen et al., ICML 2016).
+
+A row's loss is how far its worst label p is from lying above its most confused other label n by a margin of 1:
+
+    min over W   Σ_k (1/2 |w_k|² + λ |w_k|₁) + C Σ_i max(0, 1 + max_n w_n·x_i - min_p w_p·x_i)              (13)
+
+The dual has α_ip ≥ 0 for a row's labels, α_in ≤ 0 for all others, and Σ_p α_ip = -Σ_n α_in ≤ C in every row:
+
+    min over α   1/2 Σ_k |w_k|² + Σ_i Σ_n α_in   with   v_k = Σ_i α_ik x_i,  w_k = soft(v_k, λ)              (14)
+
+Few labels are ever confused with a row's own, so α is sparse, and with it W. Algorithm 1 (block-coordinate
+Frank-Wolfe, fully corrective): take the rows in random order; search the negative label that scores highest (20) and
+add it to the row's active set, where its own labels always are; minimise the dual over that set with curvature
+|x_i|², which is a projection onto two simplices of equal sum (Algorithm 2); drop labels whose α is 0. The kernels are
+in cpp/include/umpteen/pd_sparse.hpp.
+
+The gradient of the dual is W'x_i + e_i; the paper prints a minus in (17) and (20), but goes on with the plus. Two
+things are done otherwise than there, neither of which changes the problem that is solved:
+
+* Rows are searched in batches, against W as it was before the batch: that can be done by many threads, sixteen rows
+  at a time, and gives the same labels whatever their number. Steps always see the newest W and are made in order, so
+  the dual never rises. A search returns several labels, but only such as would get an α other than 0.
+* V lies label by label: a hash table over features, all tables with one random permutation as their hash, until an
+  array is no larger. What searches read is a copy of W feature by feature.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, offsets
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.split import split_rows
+from umpteen.engines.base import Engine, Resources, Task
+from umpteen.errors import ParamError
+from umpteen.evaluation.metrics import evaluate
+from umpteen.memory import Estimate
+from umpteen.methods.base import TrainingData
+from umpteen.methods.one_vs_rest import LabelBlocks, LabelWeights
+from umpteen.models.store import Part
+from umpteen.params import check_count, check_number
+from umpteen.threads import resolve_threads
+
+#: The first batch of rows, when W is still 0; they double from there.
+_FIRST_BATCH = 64
+
+#: Labels a search returns at most.
+_MOST_FOUND = 100
+
+#: For estimates: labels a row is confused with (measured: 10 to 25), and rows gathered for a search.
+_ACTIVE = 30
+_SEARCHED = 4096
+
+#: What is told of each pass.
+_STATS = ("dual", "gap", "found", "search_entries", "step_entries", "quality")
+
+
+class _Solution(NamedTuple):
+    W: Any  # CSR, labels x features and the constant
+    stats: dict[str, NDArray[Any]]
+    nnz_alpha: int
+    post_solved: bool
+
+
+class _Joint:
+    """The solution for all labels, found by whichever shard is trained first. Lives as long as the plan."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.solution: _Solution | None = None
+
+    def __reduce__(self) -> Any:
+        return _Joint, ()  # in another process it is found again
+
+
+class PDSparse(LabelBlocks):
+    """One max-margin problem over all labels, elastic-net: the smallest of linear models.
+
+    All labels are trained together. So an interrupted `fit` begins anew, unless all it lacks are shards that were not
+    written yet: then too it trains from the start, and ends with the same bytes.
+
+    Parameters
+    ----------
+    lambda_
+        Weight of the L1 term, which makes weights zero. Rows of unit length want 0.01, or 0.1 for fewer weights.
+    C
+        Weight of the loss.
+    n_groups
+        For a sampled search: the labels are split into so many groups at random, and each search looks at one.
+    search
+        How confused labels are found: "full", or "sampled", which reads one group and some features of the row.
+    n_found
+        Labels a search adds to a row at first; by default as many as rows have on average. Doubled, up to 100, after
+        a pass whose searches read more than twice as many entries as its steps.
+    batch
+        Rows that are searched together, with the weights as they were before them.
+    post_solve
+        Whether to solve the problem again without λ, on the features and labels that were found: True, False or
+        "auto", which keeps what is better on held-out rows; without such rows it is False.
+    heldout
+        Share of rows held out, which say when to stop and whether to post-solve; 0 for none.
+    patience
+        Training stops after so many passes without a gain on held-out rows, and goes back to the best.
+    eps
+        It stops, too, when the duality gap is at most this share of the objective.
+    max_passes
+        Passes over the rows at most.
+    bias
+        The value of a constant feature; 0 for none, as in the paper.
+    normalize, tfidf
+        Scale rows to unit length; weight counts by inverse document frequency first.
+    weight_type
+        How weights are stored: "float16" or "float32".
+    labels_per_shard
+        Labels stored together; by default chosen from the number of labels.
+    seed
+        Of the order of rows, of held-out rows, and of what sampled searches look at.
+    threads, engine
+        How to compute; the model does not depend on them.
+
+    Attributes
+    ----------
+    stats_ : dict of arrays, one entry per pass
+        `dual`, before the pass; `gap`, the sum of what rows were from their optimum on their active sets as each was
+        visited; `found`, labels per search; `search_entries` and `step_entries`, work counted in entries of W and V;
+        `quality`, P@1 + P@3 + P@5 on held-out rows after it, or -1. Empty if nothing was trained in this process.
+    post_solved_ : bool
+        Whether the post-solved weights were kept.
+    active_labels_ : float
+        k_A, dual variables other than 0 per row, and
+    active_weights_ : float
+        k_W, weights other than 0 per feature.
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
+    >>> model = umpteen.PDSparse(lambda_=0.1).fit(train.X, train.Y)
+    >>> model.model_.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.nnz / 2
+    True
+    """
+
+    name: ClassVar[str] = "pdsparse"
+    way_out: ClassVar[str] = (
+        "use fewer labels or features; or PPDSparse, which trains one label at a time and needs the memory of a few"
+    )
+
+    def __init__(
+        self,
+        lambda_: float = 0.01,
+        C: float = 1.0,
+        n_groups: int = 3,
+        search: str = "full",
+        n_found: int | None = None,
+        batch: int = 4096,
+        post_solve: bool | str = "auto",
+        heldout: float = 0.1,
+        patience: int = 3,
+        eps: float = 0.01,
+        max_passes: int = 50,
+        bias: float = 0.0,
+        normalize: bool = True,
+        tfidf: bool = False,
+        weight_type: str = "float16",
+        labels_per_shard: int | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+    ) -> None:
+        self.lambda_ = lambda_
+        self.C = C
+        self.n_groups = n_groups
+        self.search = search
+        self.n_found = n_found
+        self.batch = batch
+        self.post_solve = post_solve
+        self.heldout = heldout
+        self.patience = patience
+        self.eps = eps
+        self.max_passes = max_passes
+        self.bias = bias
+        self.normalize = normalize
+        self.tfidf = tfidf
+        self.weight_type = weight_type
+        self.labels_per_shard = labels_per_shard
+        self.seed = seed
+        self.threads = threads
+        self.engine = engine
+
+    def validate(self) -> None:
+        super().validate()
+        check_number("lambda_", self.lambda_, 0)
+        check_number("C", self.C, 0, above=True)
+        check_number("eps", self.eps, 0)
+        check_number("bias", self.bias, 0)
+        if check_number("heldout", self.heldout, 0) >= 1:
+            raise ParamError(f"heldout must be a share of the rows below 1, but is {self.heldout!r}")
+        for name in ("n_groups", "batch", "patience", "max_passes"):
+            check_count(name, getattr(self, name))
+        if self.n_found is not None:
+            check_count("n_found", self.n_found, high=_MOST_FOUND)
+        check_count("seed", self.seed, low=0)
+        if self.search not in ("full", "sampled"):
+            raise ParamError(f"search must be one of full, sampled, but is {self.search!r}")
+        if not isinstance(self.post_solve, bool) and self.post_solve != "auto":
+            raise ParamError(f'post_solve must be true, false or "auto", but is {self.post_solve!r}')
+
+    def preprocessing(self) -> Preprocessing:
+        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
+
+    # --- shards -------------------------------------------------------------------------------------------------
+
+    def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
+        """Blocks of labels, cut from one solution."""
+        self.stats_ = {name: np.zeros(0) for name in _STATS}
+        joint = _Joint()
+        blocks = super().plan(data, first_label, first_shard)
+        return [Task(task.name, (task.plan, joint), task.cost) for task in blocks]
+
+    def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
+        labels, joint = task.plan
+        with joint.lock:
+            if joint.solution is None:
+                joint.solution = self.solve(data, resources.threads, resources.token)
+        solution: _Solution = joint.solution
+        self.stats_ = solution.stats
+        self.post_solved_ = solution.post_solved
+        self.active_labels_ = solution.nnz_alpha / data.X.shape[0]
+        self.active_weights_ = solution.W.nnz / data.X.shape[1]
+        return self.pack(data, labels, self._cut(solution.W, labels, data)).to_part()
+
+    def _cut(self, W: Any, labels: NDArray[np.int32], data: TrainingData) -> LabelWeights:
+        n_features = data.X.shape[1]
+        rows = W[labels]
+        bias = np.asarray(rows[:, n_features:].sum(axis=1), np.float32).ravel() * np.float32(data.bias)
+        return LabelWeights(rows[:, :n_features], bias)
+
+    # --- Algorithm 1 --------------------------------------------------------------------------------------------
+
+    def solve(self, data: TrainingData, threads: int, token: _native.CancelToken | None = None) -> _Solution:
+        """W for all labels."""
+        X = self.preprocessing().append_bias(data.X) if data.bias else data.X
+        heldout = self._hold_out(data.Y)
+        judge = _Judge(X[heldout], data.Y[heldout], threads, token)
+        if heldout.any():
+            X, Y = X[~heldout], data.Y[~heldout]
+        else:
+            Y = data.Y
+        solver = _native.PdSolver(
+            offsets(X),
+            X.indices,
+            X.data,
+            X.shape[1],
+            offsets(Y),
+            Y.indices,
+            Y.shape[1],
+            lambda_=float(self.lambda_),
+            C=float(self.C),
+            n_groups=int(self.n_groups),
+            seed=int(self.seed),
+        )
+        rng = np.random.Generator(np.random.PCG64(int(self.seed)))
+        stats = self._descend(solver, X, Y, judge, rng, threads, token)
+        alphas = solver.alphas()
+        weights, post_solved = self._post_solve(solver, X.shape[0], judge, rng, threads, token)
+        W = sp.csr_matrix(weights, (Y.shape[1], X.shape[1]))
+        return _Solution(W, stats, len(alphas[0]), post_solved)
+
+    def _hold_out(self, Y: Csr) -> NDArray[np.bool_]:
+        n_rows = Y.shape[0]
+        n_heldout = int(float(self.heldout) * n_rows)
+        if n_heldout == 0 or n_rows < 2:
+            return np.zeros(n_rows, bool)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # fewer rows than asked for is all right here
+            return split_rows(Y, n_heldout, seed=self.seed)
+
+    def _descend(
+        self,
+        solver: _native.PdSolver,
+        X: Csr,
+        Y: Csr,
+        judge: _Judge,
+        rng: np.random.Generator,
+        threads: int,
+        token: _native.CancelToken | None,
+    ) -> dict[str, NDArray[Any]]:
+        """Passes over the rows until held-out rows or the gap say stop; leaves the solver at the best pass."""
+        how = {"threads": threads, "token": token}
+        found = self.n_found or max(1, min(_MOST_FOUND, round(Y.nnz / max(1, Y.shape[0]))))
+        rate = self._sample_rate(X, Y.shape[1])
+        size = min(_FIRST_BATCH, int(self.batch))
+        stats: dict[str, list[float]] = {name: [] for name in _STATS}
+        best: tuple[float, int, Any] = (-1.0, 0, None)
+        for number in range(int(self.max_passes)):
+            order = _shuffle(X.shape[0], rng)
+            searched = stepped = begin = 0
+            gap = 0.0
+            dual = solver.publish(**how) + float(solver.alphas()[0].clip(max=0).sum(dtype=np.float64))
+            while begin < len(order):
+                rows = order[begin : begin + size]
+                begin += len(rows)
+                solver.publish(**how)
+                searched += solver.search(rows, found, self.search == "sampled", rate, number, **how)
+                entries, seen = solver.step(rows, **how)
+                stepped += entries
+                gap += seen
+                size = min(2 * size, int(self.batch))
+            quality = judge.score(solver)
+            for name, value in zip(_STATS, (dual, gap, found, searched, stepped, quality), strict=True):
+                stats[name].append(value)
+            if searched > 2 * stepped:
+                found = min(2 * found, _MOST_FOUND)
+            if quality > best[0]:
+                best = (quality, number, solver.alphas())
+            if judge.n_rows and number - best[1] >= self.patience:
+                break
+            if gap <= self.eps * (gap - dual):
+                primal, exact = solver.objectives(**how)
+                if primal + exact <= self.eps * primal:
+                    break
+        if judge.n_rows and best[1] != len(stats["dual"]) - 1:
+            solver.set_alphas(*best[2])
+        return {name: np.array(values) for name, values in stats.items()}
+
+    def _sample_rate(self, X: Csr, n_labels: int) -> int:
+        """One in how many features of a row a sampled search reads (section 4.4)."""
+        n_rows, n_features = X.shape
+        if X.nnz == 0 or n_labels < 2:
+            return 1
+        rate = 5 * n_features * n_labels / (self.C * X.nnz * math.log(n_labels))
+        return max(1, math.ceil(min(rate, X.nnz / (5 * n_rows))))
+
+    # --- section 4.3 --------------------------------------------------------------------------------------------
+
+    def _post_solve(
+        self,
+        solver: _native.PdSolver,
+        n_rows: int,
+        judge: _Judge,
+        rng: np.random.Generator,
+        threads: int,
+        token: _native.CancelToken | None,
+    ) -> tuple[Any, bool]:
+        """The weights, and whether they are those of the problem without λ on the support."""
+        weights = solver.weights()
+        if self.post_solve is False or (self.post_solve == "auto" and not judge.n_rows):
+            return weights, False
+        before = judge.score(solver) if self.post_solve == "auto" else -1.0
+        best, since, kept = before, 0, False
+        solver.keep_support()
+        for _ in range(int(self.max_passes)):
+            _, gap = solver.step(_shuffle(n_rows, rng), threads=threads, token=token)
+            quality = judge.score(solver)
+            since += 1
+            if quality > best or not judge.n_rows:
+                best, since, weights, kept = quality, 0, solver.weights(), True
+            if since >= self.patience or gap == 0:
+                break
+        return weights, kept
+
+    # --- memory -------------------------------------------------------------------------------------------------
+
+    def estimate(self, X: Csr, Y: Csr) -> Estimate:
+        n_rows, n_features = X.shape
+        n_labels = Y.shape[1]
+        touched = bound_touched(X, Y)
+        # A table has at most 8 bytes for each 3/8 of an entry, and gives way to an array of 4 bytes per feature.
+        V = int(np.minimum(4 * n_features, 22 * touched).sum())
+        bound = self.bound_size(touched, n_features)
+        # Of v's entries few pass the threshold; those are published, kept by the best pass, and packed.
+        weights = int(touched.sum()) if self.lambda_ == 0 else int(touched.sum()) // 4
+        alphas = (Y.nnz + _ACTIVE * n_rows) * 24 + n_rows * 80
+        rows = min(n_rows, _SEARCHED) * (8 * X.nnz // max(1, n_rows) + 8 * (_MOST_FOUND + _ACTIVE))
+        copies = X.nnz * 20 + Y.nnz * 8 + resolve_threads(self.threads) * 4_000_000
+        peak = V + weights * 26 + alphas + rows + copies + 16 * (n_features + n_labels) * (1 + n_labels // 1024)
+        return Estimate(peak, bound.model_bytes)
+
+
+def bound_touched(X: Csr, Y: Csr) -> NDArray[np.int64]:
+    """For each label, how many features v_k has: those of the rows that have the label, and of those it is confused
+    with, spread evenly. No more than all, so where labels are many for the features this is a bound; else a guess."""
+    entries = np.repeat(np.diff(X.indptr).astype(np.int64), np.diff(Y.indptr))
+    own = np.bincount(Y.indices, weights=entries, minlength=Y.shape[1])
+    return np.minimum(own + _ACTIVE * X.nnz / Y.shape[1], X.shape[1]).astype(np.int64)
+
+
+class _Judge:
+    """Held-out rows, and how good a solver is on them."""
+
+    def __init__(self, X: Csr, Y: Csr, threads: int, token: _native.CancelToken | None) -> None:
+        self.n_rows = X.shape[0]
+        self.X, self.Y = X, Y
+        self.how = {"threads": threads, "token": token}
+
+    def score(self, solver: _native.PdSolver) -> float:
+        """P@1 + P@3 + P@5; -1 if there are no rows. Publishes."""
+        if self.n_rows == 0:
+            return -1.0
+        top_k = min(5, self.Y.shape[1])
+        solver.publish(**self.how)
+        labels = solver.topk(offsets(self.X), self.X.indices, self.X.data, top_k, **self.how)
+        metrics = evaluate(self.Y, labels, k=range(1, top_k + 1), deciles=False, threads=self.how["threads"])
+        return sum(metrics[f"P@{k}"] for k in (1, 3, 5) if k <= top_k)
+
+
+def _shuffle(n: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    # Sorts random numbers; numpy may change how Generator.permutation works between versions.
+    return np.argsort(rng.random(n), kind="stable").astype(np.int32)
