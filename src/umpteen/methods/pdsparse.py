@@ -14,14 +14,16 @@ add it to the row's active set, where its own labels always are; minimise the du
 |x_i|², which is a projection onto two simplices of equal sum (Algorithm 2); drop labels whose α is 0. The kernels are
 in cpp/include/umpteen/pd_sparse.hpp.
 
-The gradient of the dual is W'x_i + e_i; the paper prints a minus in (17) and (20), but goes on with the plus. Two
-things are done otherwise than there, neither of which changes the problem that is solved:
+The gradient of the dual is W'x_i + e_i; the paper prints a minus in (17) and (20), but goes on with the plus. Three
+things are done otherwise than there, none of which changes the problem that is solved:
 
 * Rows are searched in batches, against W as it was before the batch: that can be done by many threads, sixteen rows
   at a time, and gives the same labels whatever their number. Steps always see the newest W and are made in order, so
   the dual never rises. A search returns several labels, but only such as would get an α other than 0.
 * V lies label by label: a hash table over features, all tables with one random permutation as their hash, until an
   array is no larger. What searches read is a copy of W feature by feature.
+* W swings from pass to pass, most where labels are few and rows many. The model is the mean of W over passes, later
+  ones counting more; its objective is at most the mean of theirs.
 """
 
 from __future__ import annotations
@@ -45,8 +47,9 @@ from umpteen.evaluation.metrics import evaluate
 from umpteen.memory import Estimate
 from umpteen.methods.base import TrainingData
 from umpteen.methods.one_vs_rest import LabelBlocks, LabelWeights
+from umpteen.models.linear import LinearModel, LinearShard
 from umpteen.models.store import Part
-from umpteen.params import check_count, check_number
+from umpteen.params import check_count, check_flag, check_number
 from umpteen.threads import resolve_threads
 
 #: The first batch of rows, when W is still 0; they double from there.
@@ -58,6 +61,9 @@ _MOST_FOUND = 100
 #: For estimates: labels a row is confused with (measured: 10 to 25), and rows gathered for a search.
 _ACTIVE = 30
 _SEARCHED = 4096
+
+#: Labels per block when held-out rows are scored.
+_JUDGED = 16384
 
 #: What is told of each pass.
 _STATS = ("dual", "gap", "found", "search_entries", "step_entries", "quality")
@@ -101,18 +107,22 @@ class PDSparse(LabelBlocks):
         Labels a search adds to a row at first; by default as many as rows have on average. Doubled, up to 100, after
         a pass whose searches read more than twice as many entries as its steps.
     batch
-        Rows that are searched together, with the weights as they were before them.
+        Rows that are searched together, with the weights as they were before them. By default as many as make copying
+        W for them cheap beside their steps, from 256 to 4096.
     post_solve
         Whether to solve the problem again without λ, on the features and labels that were found: True, False or
         "auto", which keeps what is better on held-out rows; without such rows it is False.
     heldout
         Share of rows held out, which say when to stop and whether to post-solve; 0 for none.
     patience
-        Training stops after so many passes without a gain on held-out rows, and goes back to the best.
+        Training stops after so many passes without a gain on held-out rows, but not before three times as many; and
+        goes back to the best.
     eps
         It stops, too, when the duality gap is at most this share of the objective.
     max_passes
         Passes over the rows at most.
+    average
+        Whether the model is the mean of W after each pass, pass t counting t³ times, or W after the last.
     bias
         The value of a constant feature; 0 for none, as in the paper.
     normalize, tfidf
@@ -131,7 +141,7 @@ class PDSparse(LabelBlocks):
     stats_ : dict of arrays, one entry per pass
         `dual`, before the pass; `gap`, the sum of what rows were from their optimum on their active sets as each was
         visited; `found`, labels per search; `search_entries` and `step_entries`, work counted in entries of W and V;
-        `quality`, P@1 + P@3 + P@5 on held-out rows after it, or -1. Empty if nothing was trained in this process.
+        `quality`, P@1 on held-out rows after it, or -1. Empty if nothing was trained in this process.
     post_solved_ : bool
         Whether the post-solved weights were kept.
     active_labels_ : float
@@ -160,12 +170,13 @@ class PDSparse(LabelBlocks):
         n_groups: int = 3,
         search: str = "full",
         n_found: int | None = None,
-        batch: int = 4096,
+        batch: int | None = None,
         post_solve: bool | str = "auto",
         heldout: float = 0.1,
         patience: int = 3,
         eps: float = 0.01,
         max_passes: int = 50,
+        average: bool = True,
         bias: float = 0.0,
         normalize: bool = True,
         tfidf: bool = False,
@@ -186,6 +197,7 @@ class PDSparse(LabelBlocks):
         self.patience = patience
         self.eps = eps
         self.max_passes = max_passes
+        self.average = average
         self.bias = bias
         self.normalize = normalize
         self.tfidf = tfidf
@@ -203,11 +215,14 @@ class PDSparse(LabelBlocks):
         check_number("bias", self.bias, 0)
         if check_number("heldout", self.heldout, 0) >= 1:
             raise ParamError(f"heldout must be a share of the rows below 1, but is {self.heldout!r}")
-        for name in ("n_groups", "batch", "patience", "max_passes"):
+        for name in ("n_groups", "patience", "max_passes"):
             check_count(name, getattr(self, name))
+        if self.batch is not None:
+            check_count("batch", self.batch)
         if self.n_found is not None:
             check_count("n_found", self.n_found, high=_MOST_FOUND)
         check_count("seed", self.seed, low=0)
+        check_flag("average", self.average)
         if self.search not in ("full", "sampled"):
             raise ParamError(f"search must be one of full, sampled, but is {self.search!r}")
         if not isinstance(self.post_solve, bool) and self.post_solve != "auto":
@@ -249,11 +264,8 @@ class PDSparse(LabelBlocks):
         """W for all labels."""
         X = self.preprocessing().append_bias(data.X) if data.bias else data.X
         heldout = self._hold_out(data.Y)
-        judge = _Judge(X[heldout], data.Y[heldout], threads, token)
-        if heldout.any():
-            X, Y = X[~heldout], data.Y[~heldout]
-        else:
-            Y = data.Y
+        judge = _Judge(X[heldout], data.Y[heldout], threads)
+        X, Y = (X[~heldout], data.Y[~heldout]) if judge.n_rows else (X, data.Y)
         solver = _native.PdSolver(
             offsets(X),
             X.indices,
@@ -268,11 +280,10 @@ class PDSparse(LabelBlocks):
             seed=int(self.seed),
         )
         rng = np.random.Generator(np.random.PCG64(int(self.seed)))
-        stats = self._descend(solver, X, Y, judge, rng, threads, token)
-        alphas = solver.alphas()
-        weights, post_solved = self._post_solve(solver, X.shape[0], judge, rng, threads, token)
-        W = sp.csr_matrix(weights, (Y.shape[1], X.shape[1]))
-        return _Solution(W, stats, len(alphas[0]), post_solved)
+        how = {"threads": threads, "token": token}
+        best, stats = self._descend(solver, X, Y, judge, rng, how)
+        after = self._post_solve(solver, best, X, Y, judge, rng, how)
+        return _Solution(best.W if after is None else after, stats, len(best.alphas[0]), after is not None)
 
     def _hold_out(self, Y: Csr) -> NDArray[np.bool_]:
         n_rows = Y.shape[0]
@@ -284,52 +295,54 @@ class PDSparse(LabelBlocks):
             return split_rows(Y, n_heldout, seed=self.seed)
 
     def _descend(
-        self,
-        solver: _native.PdSolver,
-        X: Csr,
-        Y: Csr,
-        judge: _Judge,
-        rng: np.random.Generator,
-        threads: int,
-        token: _native.CancelToken | None,
-    ) -> dict[str, NDArray[Any]]:
-        """Passes over the rows until held-out rows or the gap say stop; leaves the solver at the best pass."""
-        how = {"threads": threads, "token": token}
-        found = self.n_found or max(1, min(_MOST_FOUND, round(Y.nnz / max(1, Y.shape[0]))))
+        self, solver: _native.PdSolver, X: Csr, Y: Csr, judge: _Judge, rng: np.random.Generator, how: dict[str, Any]
+    ) -> tuple[_Pass, dict[str, NDArray[Any]]]:
+        """Passes over the rows until held-out rows or the gap say stop: the best, and what is told of all."""
+        found = self.n_found or max(1, min(_MOST_FOUND, round(Y.nnz / X.shape[0])))
         rate = self._sample_rate(X, Y.shape[1])
-        size = min(_FIRST_BATCH, int(self.batch))
+        batch = self.batch or int(np.clip(X.shape[0] * X.shape[1] * Y.shape[1] / (5 * max(1, X.nnz)), 256, 4096))
+        size = min(_FIRST_BATCH, batch)
+        mean = _Mean((Y.shape[1], X.shape[1]), self.average)
         stats: dict[str, list[float]] = {name: [] for name in _STATS}
-        best: tuple[float, int, Any] = (-1.0, 0, None)
+        best = None
         for number in range(int(self.max_passes)):
             order = _shuffle(X.shape[0], rng)
             searched = stepped = begin = 0
             gap = 0.0
-            dual = solver.publish(**how) + float(solver.alphas()[0].clip(max=0).sum(dtype=np.float64))
+            half = solver.publish(**how)
+            dual = half + float(np.minimum(solver.alphas()[0], 0).sum(dtype=np.float64))
             while begin < len(order):
                 rows = order[begin : begin + size]
-                begin += len(rows)
-                solver.publish(**how)
+                if begin > 0:
+                    solver.publish(**how)
                 searched += solver.search(rows, found, self.search == "sampled", rate, number, **how)
                 entries, seen = solver.step(rows, **how)
                 stepped += entries
                 gap += seen
-                size = min(2 * size, int(self.batch))
-            quality = judge.score(solver)
+                begin += len(rows)
+                size = min(2 * size, batch)
+            W = mean.take(solver.weights())
+            quality = judge.score(W)
             for name, value in zip(_STATS, (dual, gap, found, searched, stepped, quality), strict=True):
                 stats[name].append(value)
             if searched > 2 * stepped:
                 found = min(2 * found, _MOST_FOUND)
-            if quality > best[0]:
-                best = (quality, number, solver.alphas())
-            if judge.n_rows and number - best[1] >= self.patience:
+            if best is None or quality > best.quality or not judge.n_rows:
+                best = _Pass(number, quality, solver.alphas(), W)
+            # The first passes swing.
+            if number - best.number >= self.patience and number + 1 >= 3 * self.patience:
                 break
-            if gap <= self.eps * (gap - dual):
-                primal, exact = solver.objectives(**how)
-                if primal + exact <= self.eps * primal:
-                    break
-        if judge.n_rows and best[1] != len(stats["dual"]) - 1:
-            solver.set_alphas(*best[2])
-        return {name: np.array(values) for name, values in stats.items()}
+            if self._is_optimal(solver, gap, dual, how):
+                break
+        assert best is not None  # max_passes is at least 1
+        return best, {name: np.array(values) for name, values in stats.items()}
+
+    def _is_optimal(self, solver: _native.PdSolver, gap: float, dual: float, how: dict[str, Any]) -> bool:
+        """Whether the duality gap is small enough. It is computed where what was seen of it suggests so."""
+        if gap > self.eps * (gap - dual):
+            return False
+        primal, dual = solver.objectives(**how)
+        return primal + dual <= self.eps * primal
 
     def _sample_rate(self, X: Csr, n_labels: int) -> int:
         """One in how many features of a row a sampled search reads (section 4.4)."""
@@ -344,28 +357,31 @@ class PDSparse(LabelBlocks):
     def _post_solve(
         self,
         solver: _native.PdSolver,
-        n_rows: int,
+        start: _Pass,
+        X: Csr,
+        Y: Csr,
         judge: _Judge,
         rng: np.random.Generator,
-        threads: int,
-        token: _native.CancelToken | None,
-    ) -> tuple[Any, bool]:
-        """The weights, and whether they are those of the problem without λ on the support."""
-        weights = solver.weights()
+        how: dict[str, Any],
+    ) -> Any:
+        """W of the problem without λ on the support of the best pass; None where that was better."""
         if self.post_solve is False or (self.post_solve == "auto" and not judge.n_rows):
-            return weights, False
-        before = judge.score(solver) if self.post_solve == "auto" else -1.0
-        best, since, kept = before, 0, False
+            return None
+        solver.set_alphas(*start.alphas)
         solver.keep_support()
+        mean = _Mean((Y.shape[1], X.shape[1]), self.average)
+        best = start.quality if self.post_solve == "auto" else -2.0
+        kept, since = None, 0
         for _ in range(int(self.max_passes)):
-            _, gap = solver.step(_shuffle(n_rows, rng), threads=threads, token=token)
-            quality = judge.score(solver)
+            _, gap = solver.step(_shuffle(X.shape[0], rng), **how)
+            W = mean.take(solver.weights())
+            quality = judge.score(W)
             since += 1
-            if quality > best or not judge.n_rows:
-                best, since, weights, kept = quality, 0, solver.weights(), True
+            if quality > best:
+                best, since, kept = quality, 0, W
             if since >= self.patience or gap == 0:
                 break
-        return weights, kept
+        return kept if judge.n_rows or kept is None else W
 
     # --- memory -------------------------------------------------------------------------------------------------
 
@@ -393,23 +409,52 @@ def bound_touched(X: Csr, Y: Csr) -> NDArray[np.int64]:
     return np.minimum(own + _ACTIVE * X.nnz / Y.shape[1], X.shape[1]).astype(np.int64)
 
 
+class _Pass(NamedTuple):
+    """What is kept of a pass."""
+
+    number: int
+    quality: float
+    alphas: Any  # as the solver gives them
+    W: Any  # the model it would be
+
+
+class _Mean:
+    """The mean of W over passes, the t-th counting t³ times; or the last W."""
+
+    def __init__(self, shape: tuple[int, int], average: bool) -> None:
+        self.shape, self.average = shape, average
+        self.n, self.total, self.W = 0, 0.0, None
+
+    def take(self, weights: Any) -> Any:
+        W: Any = sp.csr_matrix(weights, self.shape)
+        self.n += 1
+        self.total += self.n**3
+        share = np.float32(self.n**3 / self.total)
+        self.W = W if self.W is None or not self.average else self.W * (1 - share) + W * share
+        return self.W
+
+
 class _Judge:
-    """Held-out rows, and how good a solver is on them."""
+    """Held-out rows, and how good a model is on them."""
 
-    def __init__(self, X: Csr, Y: Csr, threads: int, token: _native.CancelToken | None) -> None:
-        self.n_rows = X.shape[0]
-        self.X, self.Y = X, Y
-        self.how = {"threads": threads, "token": token}
+    def __init__(self, X: Csr, Y: Csr, threads: int) -> None:
+        self.n_rows, self.X, self.Y, self.threads = X.shape[0], X, Y, threads
 
-    def score(self, solver: _native.PdSolver) -> float:
-        """P@1 + P@3 + P@5; -1 if there are no rows. Publishes."""
+    def score(self, W: Any) -> float:
+        """P@1, as in the paper; -1 if there are no rows."""
         if self.n_rows == 0:
             return -1.0
-        top_k = min(5, self.Y.shape[1])
-        solver.publish(**self.how)
-        labels = solver.topk(offsets(self.X), self.X.indices, self.X.data, top_k, **self.how)
-        metrics = evaluate(self.Y, labels, k=range(1, top_k + 1), deciles=False, threads=self.how["threads"])
-        return sum(metrics[f"P@{k}"] for k in (1, 3, 5) if k <= top_k)
+        n_labels, n_features = W.shape
+        shards = [
+            LinearShard.from_weights(W[begin:end], np.zeros(end - begin), np.arange(begin, end))
+            for begin, end in _blocks(n_labels)
+        ]
+        labels, _ = LinearModel(shards, n_features, n_labels).predict_topk(self.X, 1, threads=self.threads)
+        return evaluate(self.Y, labels, k=1, deciles=False, threads=self.threads)["P@1"]
+
+
+def _blocks(n_labels: int) -> list[tuple[int, int]]:
+    return [(begin, min(begin + _JUDGED, n_labels)) for begin in range(0, n_labels, _JUDGED)]
 
 
 def _shuffle(n: int, rng: np.random.Generator) -> NDArray[np.int32]:
