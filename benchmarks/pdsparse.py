@@ -109,8 +109,8 @@ def sets(repeats: int) -> str:
     return (
         "λ is to be chosen by the third column, of training rows that were held out. The targets are 62.9 / 36.6 / "
         "26.7 for Bibtex in 0.1 MB, 81.8 / 62.5 / 45.1 for Mediamill, 77.8 / 64.7 / 54.0 for EURLex-4K in 8 MB. k_A: "
-        "labels with α ≠ 0 per row, k_W: weights per feature. The paper's nnz(W) ≤ nnz(A) is proven for λ-terms alone "
-        f"and values in general position, not for the elastic net with small λ.\n\n{table(header, rows)}"
+        "labels with α ≠ 0 per row, k_W: weights per feature. The paper's nnz(W) ≤ nnz(A) is proven for the λ-term "
+        f"alone and values in general position, not for the elastic net with small λ.\n\n{table(header, rows)}"
     )
 
 

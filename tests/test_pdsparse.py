@@ -446,6 +446,21 @@ def test_duplicate_rows_weigh_double(tiny):
     assert twice.objectives()[1] == pytest.approx(double.objectives()[1], rel=0.01)
 
 
+def test_values_near_the_largest_float_do_not_crash():
+    X = np.random.default_rng(0).random((40, 5), np.float32) * np.float32(5)
+    Y = np.eye(4)[np.arange(40) % 4]
+    mixed = X * np.where(np.arange(40) % 2, 6e37, 1.0).astype(np.float32)[:, None]
+    for values in (X * np.float32(6e37), X * np.float32(1e-38), mixed):
+        model = umpteen.PDSparse(normalize=False).fit(values, Y)
+        assert not np.isnan(model.predict_topk(X, 2)[1]).any()
+    run = Run(X * np.float32(6e37), Y)
+    run.solver.set_alphas(
+        np.array([1, -1], np.float32), np.array([0, 1], np.int32), np.append(0, np.full(40, 2)).astype(np.int64)
+    )
+    with pytest.raises(ValueError, match="scores must be finite; are values of X close to the largest 32-bit float"):
+        run.solver.step(np.arange(40, dtype=np.int32))
+
+
 def test_a_single_label_has_nothing_to_be_confused_with():
     X = np.eye(6)
     for Y in (np.ones((6, 1)), np.array([[1], [0], [1], [0], [1], [1]])):

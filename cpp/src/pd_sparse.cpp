@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include "umpteen/aligned.hpp"
@@ -451,6 +452,9 @@ struct PdSolver::State {
       target.push_back(positive_alpha[i] - z / curvature);
     }
     work.gap += C * std::max(0.0, 1 + highest - lowest);
+    for (const double value : target)
+      if (!std::isfinite(value))
+        throw std::invalid_argument("scores must be finite; are values of X close to the largest 32-bit float?");
     bars[size(row)] = static_cast<float>(lowest - 1);
     work.entries += static_cast<std::int64_t>(target.size()) * (X.indptr[row + 1] - X.indptr[row]);
     if (negatives.empty()) return;
