@@ -95,7 +95,7 @@ def sets(repeats: int) -> str:
                 model = umpteen.PDSparse(lambda_=lambda_, normalize=unit, threads=2)
                 seconds, scores, size = run(model, train, test, Path(temporary) / "m")
                 stats = model.stats_
-                n_alpha = model.active_labels_ * train.n_rows
+                n_alpha = model.active_labels_ * train.n_rows * (1 - model.heldout)
                 rows.append(
                     [f"{name}, {'unit rows' if unit else 'as it is'}", f"{lambda_:g}",
                      f"{stats['quality'].max():.2f}", precisions(scores), "yes" if model.post_solved_ else "no",
@@ -191,7 +191,7 @@ def batches(repeats: int) -> str:
                     part = order[begin : begin + size]
                     solver.publish(2)
                     solver.search(part, 10, False, 1, number, 2)
-                    solver.step(part, 2)
+                    solver.step(part)
                     begin += len(part)
                     size = min(2 * size, batch)
                 spent += time.perf_counter() - started

@@ -85,7 +85,7 @@ class Run:
                 rows = order[begin : begin + batch]
                 self.solver.publish(self.threads)
                 self.solver.search(rows, n_found, sampled, rate, number, self.threads)
-                self.solver.step(rows, self.threads)
+                self.solver.step(rows)
         return self
 
     def alpha(self):
@@ -182,7 +182,7 @@ def test_the_dual_falls_with_every_batch(bibtex, batch):
             falls += dual < before
             before = dual
             run.solver.search(order[begin : begin + batch], 5, False, 1, number, 2)
-            run.solver.step(order[begin : begin + batch], 2)
+            run.solver.step(order[begin : begin + batch])
     assert falls >= 4 * (train.n_rows // batch) - 1
     assert run.objectives()[1] <= before
 

@@ -41,13 +41,13 @@ class Solver {
     const PdSearch how{n_found, sampled, rate, draw};
     return solver_.search(rows.data(), static_cast<std::int64_t>(rows.size()), how, threads, control).entries;
   }
-  nb::tuple step(const Vector<std::int32_t>& rows, int threads, const CancelToken* token) {
+  nb::tuple step(const Vector<std::int32_t>& rows, const CancelToken* token) {
     check(rows);
     PdWork work;
     {
       Control control = make_control(token);
       const nb::gil_scoped_release release;
-      work = solver_.step(rows.data(), static_cast<std::int64_t>(rows.size()), threads, control);
+      work = solver_.step(rows.data(), static_cast<std::int64_t>(rows.size()), control);
     }
     return nb::make_tuple(work.entries, work.gap);
   }
@@ -144,7 +144,7 @@ void register_pd(nb::module_& m) {
       .def("search", &Solver::search, nb::arg("rows").noconvert(), nb::arg("n_found"), nb::arg("sampled"),
            nb::arg("rate"), nb::arg("draw"), nb::arg("threads") = 1, nb::arg("token") = nb::none(),
            "Adds labels to the rows' active sets; returns how many weights it read.")
-      .def("step", &Solver::step, nb::arg("rows").noconvert(), nb::arg("threads") = 1, nb::arg("token") = nb::none(),
+      .def("step", &Solver::step, nb::arg("rows").noconvert(), nb::arg("token") = nb::none(),
            "Steps over the rows in order: (entries read and written, the gap seen on the active sets).")
       .def("objectives", &Solver::objectives, nb::arg("threads") = 1, nb::arg("token") = nb::none(),
            "(primal, dual); their sum is the duality gap.")

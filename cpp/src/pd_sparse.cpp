@@ -191,7 +191,6 @@ struct Gathered {
   }
 };
 
-/// The larger of two rising numbers first.
 void sort_falling(std::vector<double>& values) { std::sort(values.begin(), values.end(), std::greater<>()); }
 
 }  // namespace
@@ -534,7 +533,7 @@ PdWork PdSolver::search(const std::int32_t* rows, std::int64_t n_rows, const PdS
   return work;
 }
 
-PdWork PdSolver::step(const std::int32_t* rows, std::int64_t n_rows, int, Control& control) {
+PdWork PdSolver::step(const std::int32_t* rows, std::int64_t n_rows, Control& control) {
   PdWork work;
   for (std::int64_t i = 0; i < n_rows; ++i) {
     if (i % kRowsPerCheck == 0) control.check_in(0);

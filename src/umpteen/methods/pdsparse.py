@@ -72,7 +72,7 @@ _STATS = ("dual", "gap", "found", "search_entries", "step_entries", "quality")
 class _Solution(NamedTuple):
     W: Any  # CSR, labels x features and the constant
     stats: dict[str, NDArray[Any]]
-    nnz_alpha: int
+    active_labels: float  # dual variables other than 0 per row
     post_solved: bool
 
 
@@ -90,8 +90,8 @@ class _Joint:
 class PDSparse(LabelBlocks):
     """One max-margin problem over all labels, elastic-net: the smallest of linear models.
 
-    All labels are trained together. So an interrupted `fit` begins anew, unless all it lacks are shards that were not
-    written yet: then too it trains from the start, and ends with the same bytes.
+    All labels are trained together, and shards are cut from one solution. So an interrupted `fit` keeps the shards
+    that were written, but finds the solution for the others again, from the start; it ends with the same bytes.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ class PDSparse(LabelBlocks):
         solution: _Solution = joint.solution
         self.stats_ = solution.stats
         self.post_solved_ = solution.post_solved
-        self.active_labels_ = solution.nnz_alpha / data.X.shape[0]
+        self.active_labels_ = solution.active_labels
         self.active_weights_ = solution.W.nnz / data.X.shape[1]
         return self.pack(data, labels, self._cut(solution.W, labels, data)).to_part()
 
@@ -264,7 +264,7 @@ class PDSparse(LabelBlocks):
         """W for all labels."""
         X = self.preprocessing().append_bias(data.X) if data.bias else data.X
         heldout = self._hold_out(data.Y)
-        judge = _Judge(X[heldout], data.Y[heldout], threads)
+        judge = _Judge(X[heldout], data.Y[heldout], np.diff(data.rows_of.indptr) > 0, threads)
         X, Y = (X[~heldout], data.Y[~heldout]) if judge.n_rows else (X, data.Y)
         solver = _native.PdSolver(
             offsets(X),
@@ -283,7 +283,8 @@ class PDSparse(LabelBlocks):
         how = {"threads": threads, "token": token}
         best, stats = self._descend(solver, X, Y, judge, rng, how)
         after = self._post_solve(solver, best, X, Y, judge, rng, how)
-        return _Solution(best.W if after is None else after, stats, len(best.alphas[0]), after is not None)
+        active = len(best.alphas[0]) / X.shape[0]
+        return _Solution(best.W if after is None else after, stats, active, after is not None)
 
     def _hold_out(self, Y: Csr) -> NDArray[np.bool_]:
         n_rows = Y.shape[0]
@@ -316,7 +317,7 @@ class PDSparse(LabelBlocks):
                 if begin > 0:
                     solver.publish(**how)
                 searched += solver.search(rows, found, self.search == "sampled", rate, number, **how)
-                entries, seen = solver.step(rows, **how)
+                entries, seen = solver.step(rows, how["token"])
                 stepped += entries
                 gap += seen
                 begin += len(rows)
@@ -373,7 +374,7 @@ class PDSparse(LabelBlocks):
         best = start.quality.whole if self.post_solve == "auto" else -2.0
         kept, since = None, 0
         for _ in range(int(self.max_passes)):
-            _, gap = solver.step(_shuffle(X.shape[0], rng), **how)
+            _, gap = solver.step(_shuffle(X.shape[0], rng), how["token"])
             W = mean.take(solver.weights())
             quality = judge.score(W).whole
             since += 1
@@ -445,8 +446,9 @@ class _Quality(NamedTuple):
 class _Judge:
     """Held-out rows, and how good a model is on them."""
 
-    def __init__(self, X: Csr, Y: Csr, threads: int) -> None:
+    def __init__(self, X: Csr, Y: Csr, trained: NDArray[np.bool_], threads: int) -> None:
         self.n_rows, self.X, self.Y, self.threads = X.shape[0], X, Y, threads
+        self.bias = np.where(trained, np.float32(0), np.float32(-np.inf))
 
     def score(self, W: Any) -> _Quality:
         if self.n_rows == 0:
@@ -454,7 +456,7 @@ class _Judge:
         n_labels, n_features = W.shape
         top_k = min(5, n_labels)
         shards = [
-            LinearShard.from_weights(W[begin:end], np.zeros(end - begin), np.arange(begin, end))
+            LinearShard.from_weights(W[begin:end], self.bias[begin:end], np.arange(begin, end))
             for begin, end in _blocks(n_labels)
         ]
         labels, _ = LinearModel(shards, n_features, n_labels).predict_topk(self.X, top_k, threads=self.threads)
