@@ -39,17 +39,22 @@ def unit(X):
 
 
 def check_optimum(X, Y, solved, *, lambda_=0.01, tau=1.0, bias=1.0, eps=1e-3, squared=True, room=1e-4):
-    """The gap between both objectives, computed here in float64 from alpha alone, is what was asked for; the kernel's
-    weights are those of alpha; and the optimality conditions hold as far as such a gap demands."""
+    """The gap between both objectives, computed here in float64, is what was asked for; the kernel's weights are those
+    of alpha, and so is its bias, unless it was lowered to where empty rows keep their margin; and the optimality
+    conditions hold as far as such a gap demands."""
     W, b, alpha, out = solved
     for label in range(Y.shape[1]):
         y = Y[:, label]
         dual, w, b_dual = ppd_dual(X, y, alpha[label], lambda_, tau, bias, squared)
+        if abs(b[label] - b_dual) > 2e-4 / tau:
+            assert squared
+            assert b[label] * bias == pytest.approx(-1)
+            assert b[label] < b_dual
+            b_dual = b[label]
         primal = ppd_primal(X, y, w, b_dual, lambda_, tau, bias, squared)
         gap = primal + dual
         assert gap <= eps * primal + room * (1 + y.sum()), label
         np.testing.assert_allclose(W[label], w, atol=2e-4 / tau)
-        assert b[label] == pytest.approx(b_dual, abs=2e-4 / tau)
         # what it says is never less than the truth, and no more than the tolerance above it
         assert -room * (1 + y.sum()) <= out["gap"][label] - gap <= eps * primal + room * (1 + y.sum())
         assert out["objective"][label] - primal == pytest.approx(out["gap"][label] - gap, abs=room * (1 + y.sum()))

@@ -455,12 +455,12 @@ class Solver {
       for (const Active& a : state.active) alphas += a.alpha;
       const double enough = problem_.eps * alphas;  // of the order of what the gap may be
       const bool count_all = problem_.samples > 0 && std::isinf(state.last_gap);
-      if (!count_all && shift_is_cheap(state, b, enough))
+      const bool leave = !count_all && shift_is_cheap(state, b, enough);
+      if (leave)
         state.unreached_bound = state.unreached_loss = static_cast<double>(X_.n_rows) * loss(1 + double{b});
       else
         judge_unreached(state, b);
-      if (count_all ||
-          (!state.unreached.empty() && state.unreached_bound > 0.1 * enough && state.unreached_loss <= 2 * enough)) {
+      if (count_all || (!leave && state.unreached_bound > 0.1 * enough && state.unreached_loss <= 2 * enough)) {
         for (const std::int32_t f : lowering_) read_column(state, f, weight(state, size(f)), solution);
         complete = true;
       }
@@ -689,7 +689,7 @@ class Solver {
     }
     state.shift = 0;
     Worth worth = judge(state, penalty);
-    if (state.unreached_bound > 0 && bias_ > 0) {
+    if (state.unreached_bound > 0 && bias_ > 0 && problem_.squared) {
       state.shift = -(1 + double{b});
       const Worth shifted = judge(state, penalty);
       if (shifted.gap() < worth.gap())
