@@ -160,21 +160,22 @@ def test_sides_are_those_of_the_slow_twin(request, name):
 
 
 @pytest.mark.parametrize(
-    ("max_inner", "worse"), [(10, 1.005), (2, 1.01)], ids=["the authors' limits", "ours, which are quicker"]
+    ("limits", "worse"),
+    [({"eps": 0.001, "max_outer": 50, "max_inner": 20}, 1.005), ({}, 1.02)],
+    ids=["at leisure", "as trees are grown"],
 )
-def test_w_is_as_good_as_liblinears_at_real_nodes(bibtex, max_inner, worse):
-    """With limits that trees are grown with, not only at leisure."""
+def test_w_is_as_good_as_liblinears_at_real_nodes(bibtex, limits, worse):
+    """LIBLINEAR at a tolerance where the order of its coordinates, which is random, does not matter."""
     train, _ = bibtex
     for balance in (False, True):
-        data = tree_input(train.X, train.Y, balance_sides=balance, max_inner=max_inner)
+        data = tree_input(train.X, train.Y, balance_sides=balance, **limits)
         for seed, rows in enumerate(real_nodes(train, 6)):
             split = _native.split_node(data, rows, seed)
             X, delta = with_constant(train.X[rows]), split["delta"].astype(float)
             n_plus = (delta > 0).sum()
             cost = (len(rows) / (len(rows) - n_plus), len(rows) / n_plus) if balance else (1.0, 1.0)
-            best = liblinear_objective(X, delta, "logistic", 0.01, cost)
+            best = liblinear_objective(X, delta, "logistic", 1e-4, cost)
             assert split["solver"]["objective"] <= best * worse, (balance, len(rows))
-    assert umpteen.FastXML().max_inner == 2
 
 
 def test_sides_count_alike_when_balanced(tiny):
