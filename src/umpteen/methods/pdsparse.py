@@ -46,7 +46,7 @@ from umpteen.errors import ParamError
 from umpteen.evaluation.metrics import evaluate
 from umpteen.memory import Estimate
 from umpteen.methods.base import TrainingData
-from umpteen.methods.one_vs_rest import LabelBlocks, LabelWeights
+from umpteen.methods.one_vs_rest import LabelBlocks, LabelWeights, count_weights_bound
 from umpteen.models.linear import LinearModel, LinearShard
 from umpteen.models.store import Part
 from umpteen.params import check_count, check_flag, check_number
@@ -153,8 +153,8 @@ class PDSparse(LabelBlocks):
     --------
     >>> import umpteen
     >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
-    >>> model = umpteen.PDSparse(lambda_=0.1).fit(train.X, train.Y)
-    >>> model.model_.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.nnz / 2
+    >>> model = umpteen.PDSparse(lambda_=0.5).fit(train.X, train.Y)
+    >>> model.model_.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.nnz / 10
     True
     """
 
@@ -405,10 +405,8 @@ class PDSparse(LabelBlocks):
 def bound_touched(X: Csr, Y: Csr) -> NDArray[np.int64]:
     """For each label, how many features v_k has: those of the rows that have the label, and of those it is confused
     with, spread evenly. No more than all, so where labels are many for the features this is a bound; else a guess."""
-    entries = np.repeat(np.diff(X.indptr).astype(np.int64), np.diff(Y.indptr))
-    own = np.bincount(Y.indices, weights=entries, minlength=Y.shape[1])
-    bound: NDArray[np.int64] = np.minimum(own + _ACTIVE * X.nnz / Y.shape[1], X.shape[1]).astype(np.int64)
-    return bound
+    own = count_weights_bound(X, Y)
+    return np.minimum(own + _ACTIVE * X.nnz // Y.shape[1], X.shape[1])
 
 
 class _Pass(NamedTuple):
