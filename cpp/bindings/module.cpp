@@ -11,6 +11,7 @@ void register_pd(nanobind::module_& m);
 void register_ppd(nanobind::module_& m);
 void register_logistic(nanobind::module_& m);
 void register_forest(nanobind::module_& m);
+void register_embedding(nanobind::module_& m);
 }  // namespace umpteen
 
 NB_MODULE(_native, m) {
@@ -27,4 +28,5 @@ NB_MODULE(_native, m) {
   umpteen::register_ppd(m);
   umpteen::register_logistic(m);
   umpteen::register_forest(m);
+  umpteen::register_embedding(m);
 }

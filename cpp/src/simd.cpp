@@ -14,6 +14,7 @@ extern const LogisticKernels kLogisticKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
+extern const EmbeddingKernels kEmbeddingKernels;
 }  // namespace baseline
 #ifdef UMPTEEN_HAS_avx2
 namespace avx2 {
@@ -24,6 +25,7 @@ extern const LogisticKernels kLogisticKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
+extern const EmbeddingKernels kEmbeddingKernels;
 }  // namespace avx2
 namespace avx512 {
 extern const Kernels kKernels;
@@ -33,6 +35,7 @@ extern const LogisticKernels kLogisticKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
+extern const EmbeddingKernels kEmbeddingKernels;
 }  // namespace avx512
 #endif
 
@@ -47,22 +50,24 @@ struct Tables {
   const L1Kernels<std::uint16_t>* narrow_l1;
   const L1Kernels<std::int32_t>* l1;
   const ForestKernels* forest;
+  const EmbeddingKernels* embedding;
 };
 
 std::vector<Tables> runnable() {
   std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels, &baseline::kPpdKernels,
                              &baseline::kLogisticKernels, &baseline::kNarrowL1Kernels, &baseline::kL1Kernels,
-                             &baseline::kForestKernels}};
+                             &baseline::kForestKernels, &baseline::kEmbeddingKernels}};
 #ifdef UMPTEEN_HAS_avx2
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
       __builtin_cpu_supports("f16c")) {
     found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kPpdKernels, &avx2::kLogisticKernels,
-                     &avx2::kNarrowL1Kernels, &avx2::kL1Kernels, &avx2::kForestKernels});
+                     &avx2::kNarrowL1Kernels, &avx2::kL1Kernels, &avx2::kForestKernels, &avx2::kEmbeddingKernels});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
       found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kPpdKernels, &avx512::kLogisticKernels,
-                       &avx512::kNarrowL1Kernels, &avx512::kL1Kernels, &avx512::kForestKernels});
+                       &avx512::kNarrowL1Kernels, &avx512::kL1Kernels, &avx512::kForestKernels,
+                       &avx512::kEmbeddingKernels});
   }
 #endif
   return found;
@@ -108,6 +113,7 @@ const L1Kernels<std::int32_t>& l1_kernels() {
   return *tables().l1;
 }
 const ForestKernels& forest_kernels() { return *tables().forest; }
+const EmbeddingKernels& embedding_kernels() { return *tables().embedding; }
 
 std::vector<std::string> available_simd() {
   std::vector<std::string> names;

@@ -154,6 +154,32 @@ struct ForestKernels {
                        const std::int32_t* places, float* found);
 };
 
+/// And of embeddings; src/simd/embedding.cpp says what each computes.
+struct EmbeddingKernels {
+  void (*multiply_rows)(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices,
+                        const float* data, const float* panel, std::int64_t stride, float* out);
+  void (*dot_rows)(std::int64_t n, const std::int32_t* indices, const float* z, const float* Z, std::int64_t stride,
+                   float* out);
+  void (*dot_rows_along)(std::int64_t n, const std::int32_t* indices, const float* z, const float* u, const float* Z,
+                         const float* U, std::int64_t stride, float* first, float* second);
+  void (*add_pairs)(std::int64_t n, const std::int32_t* indices, const float* factors, std::int64_t row,
+                    const float* Z, std::int64_t stride, float* out);
+  void (*add_column_dots)(std::int64_t n_rows, const float* a, const float* b, std::int64_t stride, double* out);
+  void (*combine_columns)(std::int64_t n_rows, const float* factor_a, const float* a, const float* factor_b,
+                          const float* b, std::int64_t stride, float* out);
+  void (*add_outer)(std::int64_t n_rows, const float* A, std::int64_t stride_a, const float* B, std::int64_t stride_b,
+                    double* out);
+  void (*multiply_square)(std::int64_t n_rows, const float* A, std::int64_t stride_a, const float* E,
+                          std::int64_t stride_out, float* out);
+  double (*dot_double)(const double* a, const double* b, std::int64_t n);
+  void (*rotate)(double* a, double* b, std::int64_t n, double c, double s);
+  void (*add_half_row)(const std::uint16_t* v, float x, std::int64_t stride, float* out);
+  void (*widen)(const std::uint16_t* in, std::int64_t n, float* out);
+  void (*score_block)(const float* block, const float* offsets, std::int64_t rank, const float* queries,
+                      std::int64_t n_queries, std::int64_t stride, float* out);
+  std::uint32_t (*find_greater)(const float* scores, float limit);
+};
+
 /// The kernels in use: the best this machine can run, unless the environment variable UMPTEEN_SIMD names
 /// another.
 const Kernels& kernels();
@@ -163,6 +189,7 @@ const LogisticKernels& logistic_kernels();
 template <typename Row>
 const L1Kernels<Row>& l1_kernels();  // of std::uint16_t or std::int32_t
 const ForestKernels& forest_kernels();
+const EmbeddingKernels& embedding_kernels();
 
 /// Names of the instruction sets this build has and this machine can run, plainest first.
 std::vector<std::string> available_simd();
