@@ -397,3 +397,64 @@ def hash_term(term: str) -> int:
     else:
         last = tail[0] | tail[len(tail) // 2] << 8 | tail[-1] << 16 if tail else 0
     return (mix(state ^ last) >> 16) % 2**32
+
+
+def dense_pairs(pairs: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Targets and weights of `Pairs` as n x n arrays, at i <= j."""
+    n = len(pairs.indptr) - 1
+    rows = np.repeat(np.arange(n), np.diff(pairs.indptr))
+    target, weight = np.zeros((n, n)), np.zeros((n, n))
+    target[rows, pairs.indices] = pairs.target
+    weight[rows, pairs.indices] = pairs.weight
+    return target, weight
+
+
+def near_pairs(products: NDArray[Any], n_near: int) -> list[tuple[set[int], set[int], int, int]]:
+    """Twin of find_near_pairs, up to ties: for each row those that must be near, those that may be, how many are."""
+    out = []
+    for row, own in enumerate(products):
+        sharing = np.flatnonzero(own > 0)
+        size = min(n_near, len(sharing))
+        last = np.sort(own[sharing])[::-1][size - 1] if size else 0
+        sure = {int(j) for j in sharing if own[j] > last + 1e-6}
+        out.append((sure, {int(j) for j in sharing if own[j] >= last - 1e-6}, size, row))
+    return out
+
+
+def nearest_rows(model: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Twin of find_near_rows: the nearest clusters, and the similarities of the nearest rows there, best first."""
+    n, knn = X.shape[0], model.knn
+    clusters = np.zeros((n, model.n_learners), np.int32)
+    similar = np.full((n, model.n_learners, knn), -np.inf)
+    for i in range(n):
+        x = X[i].toarray()[0].astype(np.float64)
+        for learner in range(model.n_learners):
+            mine = [c for c, cluster in enumerate(model.clusters) if cluster.learner == learner]
+            close = [
+                model.clusters[c].centre_offset + x[model.clusters[c].features] @ model.clusters[c].centre
+                for c in mine
+            ]
+            best = mine[int(np.argmax(close))]
+            clusters[i, learner] = best
+            one = model.clusters[best]
+            z = (np.append(x[one.features], one.bias) @ one.regressor.astype(np.float64) * one.scale)[: one.rank]
+            if one.similarity == "cosine":
+                z = z / max(np.linalg.norm(z), 1e-300)
+            scores = np.sort(one.embeddings() @ z + one.offsets)[::-1][:knn]
+            similar[i, learner, : len(scores)] = scores
+    return clusters, similar.reshape(n, -1)
+
+
+def embedding_vote(model: Any, clusters: Any, rows: Any, similar: Any, sharpness: float) -> NDArray[np.float64]:
+    """Twin of vote_near_rows: every label's sum of votes."""
+    n = len(clusters)
+    rows, similar = rows.reshape(n, model.n_learners, -1), similar.reshape(n, model.n_learners, -1)
+    votes = np.zeros((n, model.n_labels))
+    for i in range(n):
+        for learner in range(model.n_learners):
+            one = model.clusters[clusters[i, learner]]
+            for row, s in zip(rows[i, learner], similar[i, learner], strict=True):
+                if row >= 0:
+                    labels = one.labels[one.label_ptr[row] : one.label_ptr[row + 1]]
+                    votes[i, labels] += np.exp(sharpness * (float(s) - float(similar[i, learner, 0])))
+    return votes

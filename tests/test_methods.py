@@ -16,7 +16,14 @@ from .reference import unit_rows
 
 ALL = [method_class(name) for name in METHODS]
 #: Settings that give four shards on the data called tiny.
-FOUR_SHARDS = {"fastxml": {"n_trees": 4}, "pfastrexml": {"n_trees": 3}}
+FOUR_SHARDS = {
+    "fastxml": {"n_trees": 4},
+    "pfastrexml": {"n_trees": 3},
+    "rxml": {"n_learners": 4},
+    "sleec": {"n_learners": 4},
+}
+#: Methods that train all labels in one shard, and a count among their parameters.
+ONE_SHARD = {"rxml-global": "rank"}
 every_method = pytest.mark.parametrize("cls", ALL, ids=list(METHODS))
 
 
@@ -206,7 +213,7 @@ def test_copies_and_pickles(cls, tiny):
 
 @every_method
 def test_parameters_are_checked_for_their_kind(cls, tiny):
-    (count,) = FOUR_SHARDS.get(cls.name, {"labels_per_shard": 10})
+    (count,) = [ONE_SHARD[cls.name]] if cls.name in ONE_SHARD else FOUR_SHARDS.get(cls.name, {"labels_per_shard": 10})
     for bad in ({count: "abc"}, {count: 1.5}, {count: True}, {"tfidf": 1}, {"normalize": "no"},
                 {"threads": "x"}, {"threads": float("inf")}, {"threads": 99999}):  # fmt: skip
         (name,) = bad
@@ -335,8 +342,9 @@ def test_only_linear_models_are_pruned(tiny):
 @every_method
 def test_progress_is_told(cls, tiny):
     told = []
-    cls(**FOUR_SHARDS.get(cls.name, {"labels_per_shard": 10})).fit(tiny.X, tiny.Y, progress=told.append)
-    assert [p.shards_done for p in told] == [0, 1, 2, 3, 4]
+    settings = {} if cls.name in ONE_SHARD else FOUR_SHARDS.get(cls.name, {"labels_per_shard": 10})
+    cls(**settings).fit(tiny.X, tiny.Y, progress=told.append)
+    assert [p.shards_done for p in told] == ([0, 1] if cls.name in ONE_SHARD else [0, 1, 2, 3, 4])
     assert told[0].done == 0
     assert told[-1].done == told[-1].total
 

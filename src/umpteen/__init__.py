@@ -26,6 +26,9 @@ _HOMES = {
     "PDSparse": "umpteen.methods.pdsparse",
     "PPDSparse": "umpteen.methods.ppdsparse",
     "PfastreXML": "umpteen.methods.pfastrexml",
+    "RXML": "umpteen.methods.rxml",
+    "RXMLGlobal": "umpteen.methods.rxml_global",
+    "SLEEC": "umpteen.methods.rxml",
     "Tagger": "umpteen.tagger",
     "Tfidf": "umpteen.text.tfidf",
     "evaluate": "umpteen.evaluation.metrics",
@@ -86,6 +89,9 @@ if TYPE_CHECKING:
     from umpteen.methods.pdsparse import PDSparse as PDSparse
     from umpteen.methods.pfastrexml import PfastreXML as PfastreXML
     from umpteen.methods.ppdsparse import PPDSparse as PPDSparse
+    from umpteen.methods.rxml import RXML as RXML
+    from umpteen.methods.rxml import SLEEC as SLEEC
+    from umpteen.methods.rxml_global import RXMLGlobal as RXMLGlobal
     from umpteen.tagger import Tagger as Tagger
     from umpteen.tagger import load as load
     from umpteen.text.tfidf import Tfidf as Tfidf

@@ -16,6 +16,9 @@ METHODS = {
     "pdsparse": "umpteen.methods.pdsparse:PDSparse",
     "fastxml": "umpteen.methods.fastxml:FastXML",
     "pfastrexml": "umpteen.methods.pfastrexml:PfastreXML",
+    "rxml": "umpteen.methods.rxml:RXML",
+    "sleec": "umpteen.methods.rxml:SLEEC",
+    "rxml-global": "umpteen.methods.rxml_global:RXMLGlobal",
 }
 
 

@@ -1,0 +1,329 @@
+"""Embedding models: rows of the training set in a small space, and what takes a new row there.
+
+A shard is one cluster of one learner. A row goes to the nearest cluster of each learner, is embedded by that
+cluster's V, and takes the labels of the nearest training rows there; each near row votes with
+``exp(sharpness · (similarity - best))``, which is 1 where the sharpness is 0, and votes are summed over learners. V
+and the embeddings are 16-bit floats; cpp/include/umpteen/embedding.hpp specifies the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr, make_csr, offsets
+from umpteen.errors import MissingExtraError, ModelCorruptError, ParamError
+from umpteen.models.model import allow_labels, rank_labels
+from umpteen.models.store import Part
+from umpteen.threads import resolve_threads
+
+_ARRAYS = ("features", "centre", "regressor", "embedded", "offsets", "label_ptr", "labels")
+_FACTS = ("learner", "rank", "centre_offset", "scale", "bias", "knn", "sharpness")
+SIMILARITIES = ("cosine", "euclidean")
+INDEXES = ("exact", "usearch")
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """One cluster, as it lies in its files."""
+
+    features: NDArray[np.int32]  # that occur in the cluster, rising
+    centre: NDArray[np.float32]  # one entry per feature
+    regressor: NDArray[np.float16]  # V: features and the bias x padded rank
+    embedded: NDArray[np.float16]  # Z: blocks x rank x 16
+    offsets: NDArray[np.float32]  # one per row: similarity is z·z_i + offset
+    label_ptr: NDArray[np.uint32]  # rows + 1
+    labels: NDArray[Any]  # uint16 or int32
+    learner: int
+    rank: int
+    centre_offset: float
+    scale: float  # of V
+    bias: float
+    knn: int
+    sharpness: float
+    similarity: str
+
+    @classmethod
+    def pack(
+        cls, features: NDArray[np.int32], centre: NDArray[np.float32], V: NDArray[np.float32],
+        Z: NDArray[np.float32], Y: Csr, rank: int, similarity: str, **facts: Any,
+    ) -> Cluster:  # fmt: skip
+        """A cluster from float32 arrays: V (features and bias x padded rank), embeddings Z (rows x padded rank)."""
+        n = len(Z)
+        Z = Z[:, :rank]
+        lengths = np.sqrt(np.square(Z, dtype=np.float64).sum(axis=1))
+        if similarity == "cosine":
+            factor = 1.0
+            Z = Z * np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1), 0)[:, None]
+        else:  # at a scale where lengths are about 1, so that one sharpness means the same in all clusters
+            mean = float(np.sqrt(np.square(lengths).mean())) if n else 0.0
+            factor = 1 / mean if mean > 0 else 1.0
+            Z = Z * factor
+        largest = float(np.abs(V).max(initial=0)) or 1.0
+        scale = largest / 1024  # far from either end of what 16 bits hold
+        blocks = np.zeros((-(-n // 16) * 16, rank), np.float16)
+        blocks[:n] = Z
+        stored = blocks[:n].astype(np.float64)
+        squares = np.square(stored).sum(axis=1) if similarity == "euclidean" else np.zeros(n)
+        return cls(
+            features=features.astype(np.int32),
+            centre=centre.astype(np.float32),
+            regressor=(V / np.float32(scale)).astype(np.float16),
+            embedded=np.ascontiguousarray(blocks.reshape(-1, 16, rank).transpose(0, 2, 1)),
+            offsets=(-squares / 2).astype(np.float32),
+            label_ptr=Y.indptr.astype(np.uint32),
+            labels=Y.indices.astype(np.uint16 if Y.shape[1] <= 65536 else np.int32),
+            rank=rank,
+            centre_offset=float(-np.square(centre, dtype=np.float64).sum() / 2),
+            scale=scale * factor,
+            similarity=similarity,
+            **facts,
+        )
+
+    @classmethod
+    def of_labels(
+        cls, features: NDArray[np.int32], A: NDArray[np.float32], B: NDArray[np.float32], used: NDArray[np.bool_],
+        rank: int, bias: float,
+    ) -> Cluster:  # fmt: skip
+        """Labels in the place of rows, for models/low_rank.py: a score is x A b_l, B's rows have lengths of at most
+        about 1, and labels that are not `used` are never ranked."""
+        n = len(B)
+        blocks = np.zeros((-(-n // 16) * 16, rank), np.float16)
+        blocks[:n] = B[:, :rank]
+        scale = (float(np.abs(A).max(initial=0)) or 1.0) / 1024
+        return cls(
+            features=features.astype(np.int32),
+            centre=np.zeros(len(features), np.float32),
+            regressor=(A / np.float32(scale)).astype(np.float16),
+            embedded=np.ascontiguousarray(blocks.reshape(-1, 16, rank).transpose(0, 2, 1)),
+            offsets=np.where(used, np.float32(0), np.float32(-np.inf)),
+            label_ptr=np.zeros(n + 1, np.uint32),
+            labels=np.zeros(0, np.uint16),
+            learner=0,
+            rank=rank,
+            centre_offset=0.0,
+            scale=scale,
+            bias=bias,
+            knn=1,
+            sharpness=0.0,
+            similarity="euclidean",
+        )
+
+    @classmethod
+    def from_part(cls, part: Part) -> Cluster:
+        missing = set(_ARRAYS) - part.arrays.keys()
+        facts = [part.scalars.get(name) for name in _FACTS]
+        good = all(isinstance(fact, (int, float)) and abs(fact) < np.inf for fact in facts)
+        if missing or not good or part.scalars.get("similarity") not in SIMILARITIES:
+            raise ModelCorruptError(f"a cluster needs its arrays and its facts ({sorted(missing)}, {facts})")
+        names = (*_FACTS, "similarity")
+        return cls(**{name: part.arrays[name] for name in _ARRAYS} | {name: part.scalars[name] for name in names})
+
+    def to_part(self) -> Part:
+        names = (*_FACTS, "similarity")
+        return Part({name: getattr(self, name) for name in _ARRAYS}, {name: getattr(self, name) for name in names})
+
+    def add_to(self, scorer: Any) -> None:
+        """Hands the arrays to a native scorer, which refuses what it cannot use."""
+        scorer.add_cluster(
+            int(self.learner), self.features, self.centre, self.centre_offset, self.regressor, self.scale,
+            self.embedded, self.offsets, self.label_ptr, self.labels,
+        )  # fmt: skip
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.offsets)
+
+    def embeddings(self) -> NDArray[np.float32]:
+        """The training rows' embeddings, n_rows x rank."""
+        rows = self.embedded.transpose(0, 2, 1).reshape(-1, self.rank)
+        return rows[: self.n_rows].astype(np.float32)
+
+
+class EmbeddingModel:
+    """The votes of near rows, summed over learners.
+
+    Parameters
+    ----------
+    clusters
+        At least one for each learner; learners are counted from 0.
+    n_features, n_labels
+        The model's shape.
+    """
+
+    family = "embedding"
+
+    def __init__(self, clusters: Iterable[Cluster], n_features: int, n_labels: int) -> None:
+        self.clusters = list(clusters)
+        self.n_features = n_features
+        self.n_labels = n_labels
+        if not self.clusters:
+            raise ModelCorruptError("an embedding model needs at least one cluster")
+        first = self.clusters[0]
+        shared = {(c.bias, c.knn, c.sharpness, c.similarity) for c in self.clusters}
+        self.n_learners = 1 + max(int(cluster.learner) for cluster in self.clusters)
+        if len(shared) > 1 or {int(cluster.learner) for cluster in self.clusters} != set(range(self.n_learners)):
+            raise ModelCorruptError("clusters must agree on bias, knn, sharpness and similarity, and no learner lack")
+        self.knn = int(first.knn)
+        self._index: ApproximateSearch | None = None
+        try:
+            self._scorer = _native.EmbeddingScorer(
+                n_features, n_labels, self.n_learners, first.bias, first.similarity == "cosine", self.knn,
+                first.sharpness,
+            )  # fmt: skip
+            for c in self.clusters:
+                c.add_to(self._scorer)
+        except (ValueError, TypeError) as error:
+            raise ModelCorruptError(f"a cluster is not usable: {str(error).splitlines()[0]}") from error
+
+    def __reduce__(self) -> Any:
+        # Pickle for process pools and copies; models on disk are directories without it.
+        state = {"index": "exact" if self._index is None else "usearch"}
+        return EmbeddingModel, (self.clusters, self.n_features, self.n_labels), state
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        self.use_index(state["index"])
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
+        return cls([Cluster.from_part(part) for part in parts], n_features, n_labels)
+
+    def to_parts(self) -> list[Part]:
+        return [cluster.to_part() for cluster in self.clusters]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "learners": self.n_learners,
+            "clusters": len(self.clusters),
+            "largest_cluster": max(cluster.n_rows for cluster in self.clusters),
+            "rank": max(cluster.rank for cluster in self.clusters),
+            "knn": self.knn,
+            "sharpness": self.clusters[0].sharpness,
+            "similarity": self.clusters[0].similarity,
+        }
+
+    def predict_topk(
+        self,
+        X: Csr,
+        top_k: int = 5,
+        *,
+        exclude: ArrayLike | None = None,
+        include: ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The best labels of each row, best first; ties go to the lower label id. Only labels of near rows are
+        ranked.
+
+        Parameters
+        ----------
+        X : CSR float32, n_rows x n_features
+            Already preprocessed.
+        exclude, include : label ids, optional
+            Labels that must not be, or alone may be, ranked; applied before the cut.
+
+        Returns
+        -------
+        labels : int32, n_rows x top_k
+            Padded with -1 where fewer labels can be ranked.
+        scores : float32, n_rows x top_k
+            Padded with -inf.
+        """
+        allowed = allow_labels(exclude, include, self.n_labels)
+        mask = None if allowed is None else allowed.astype(np.uint8)
+        return rank_labels(self._index or self._scorer, X, top_k, self.n_labels, threads, mask)
+
+    def near_rows(self, X: Csr, *, threads: int | None = None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The exact nearest rows: clusters (n_rows x learners), rows and similarities (n_rows x learners · knn)."""
+        n_threads = resolve_threads(threads)
+        found: tuple[Any, Any, Any] = self._scorer.near(offsets(X), X.indices, X.data, n_threads)
+        return found
+
+    def use_index(self, index: str) -> None:
+        """Searches near rows by "usearch" from now on, or by "exact" again."""
+        if index not in INDEXES:
+            raise ParamError(f"index must be one of {', '.join(INDEXES)}, but is {index!r}")
+        self._index = None if index == "exact" else ApproximateSearch(self)
+
+    def recall(self, X: Csr, *, threads: int | None = None) -> float:
+        """The share of the exact nearest rows that the approximate index finds."""
+        if self._index is None:
+            return 1.0
+        _, exact, _ = self.near_rows(X, threads=threads)
+        _, found, _ = self._index.near(X, resolve_threads(threads))
+        shape = (X.shape[0] * self.n_learners, self.knn)
+        pairs = zip(exact.reshape(shape).tolist(), found.reshape(shape).tolist(), strict=True)
+        hits = sum(len(set(a) & set(b) - {-1}) for a, b in pairs)
+        return hits / max(int((exact >= 0).sum()), 1)
+
+    def vote(
+        self, near: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], top_k: int, *, sharpness: float,
+        threads: int | None = None,
+    ) -> NDArray[np.int32]:  # fmt: skip
+        """The best labels by near rows found before, with another sharpness or another number of rows."""
+        labels: NDArray[np.int32] = self._scorer.vote(*near, top_k, resolve_threads(threads), None, sharpness)[0]
+        return labels
+
+
+class ApproximateSearch:
+    """A graph over each cluster's embeddings, made when a row first falls into the cluster. Speaks as the native
+    scorer does."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        try:
+            import usearch.index
+        except ImportError as error:
+            raise MissingExtraError(
+                "index='usearch' needs usearch. Install it with: pip install 'umpteen[ann]'"
+            ) from error
+        self._make = usearch.index.Index
+        self._clusters = model.clusters
+        self._scorer = model._scorer
+        self._n_learners = model.n_learners
+        self._n_features = model.n_features
+        self._graphs: dict[int, Any] = {}
+
+    def graph(self, cluster: int) -> Any:
+        if cluster not in self._graphs:
+            one = self._clusters[cluster]
+            metric = "ip" if one.similarity == "cosine" else "l2sq"
+            graph = self._make(ndim=one.rank, metric=metric, dtype="f32", expansion_search=max(64, 2 * one.knn))
+            if one.n_rows:
+                graph.add(np.arange(one.n_rows, dtype=np.uint64), one.embeddings(), threads=1)  # in order: no chance
+            self._graphs[cluster] = graph
+        return self._graphs[cluster]
+
+    def near(self, X: Csr, threads: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+        """As `EmbeddingModel.near_rows`."""
+        n, knn = X.shape[0], int(self._clusters[0].knn)
+        clusters = np.empty((n, self._n_learners), np.int32)
+        rows = np.full((n, self._n_learners, knn), -1, np.int32)
+        similarity = np.full((n, self._n_learners, knn), -np.inf, np.float32)
+        for learner in range(self._n_learners):
+            own, z = self._scorer.embed(offsets(X), X.indices, X.data, learner, threads)
+            clusters[:, learner] = own
+            for cluster in np.unique(own):
+                one, mine = self._clusters[cluster], np.flatnonzero(own == cluster)
+                k = min(knn, one.n_rows)
+                if k == 0:
+                    continue
+                queries = np.ascontiguousarray(z[mine, : one.rank])
+                found = self.graph(int(cluster)).search(queries, k, threads=threads)
+                keys, distances = np.reshape(found.keys, (-1, k)), np.reshape(found.distances, (-1, k))
+                rows[mine, learner, :k] = keys.astype(np.int64)
+                # Up to a constant of the query, which the vote does not see.
+                similarity[mine, learner, :k] = 1 - distances if one.similarity == "cosine" else -distances / 2
+        return clusters, rows.reshape(n, -1), similarity.reshape(n, -1)
+
+    def topk(
+        self, indptr: Any, indices: Any, data: Any, top_k: int, threads: int, allowed: Any
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        X = make_csr(data, indices, indptr, (len(indptr) - 1, self._n_features))
+        ranked: tuple[NDArray[np.int32], NDArray[np.float32]] = self._scorer.vote(
+            *self.near(X, threads), top_k, threads, allowed
+        )
+        return ranked
