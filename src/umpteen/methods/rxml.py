@@ -322,7 +322,7 @@ class RXML(Method):
     def choose(self, data: TrainingData) -> Chosen:
         """The settings given, and for those that are "auto" the best on a fifth of the rows, held out from one
         learner."""
-        unit = float(np.square(data.X.data, dtype=np.float64).sum()) / data.X.shape[0] or 1.0
+        unit = float(f"{np.square(data.X.data, dtype=np.float64).sum() / data.X.shape[0]:.3g}") or 1.0
         lambdas = [factor * unit for factor in _LAMBDAS] if self.lambda_ == "auto" else [float(self.lambda_)]
         similarities = list(SIMILARITIES) if self.similarity == "auto" else [self.similarity]
         knns = list(_KNNS) if self.knn == "auto" else [int(self.knn)]

@@ -273,10 +273,13 @@ class RXMLGlobal(Method):
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         features = np.unique(data.X.indices)
+        resources.raise_if_cancelled()  # between steps that kernels do not watch over
         X = with_constant(data.X, features, data.bias)
+        resources.raise_if_cancelled()
         n_labels = data.Y.shape[1]
         rank = max(1, min(int(self.rank), *X.shape, n_labels))
         problem = GlobalProblem(X, data.Y, rank, resources.threads, resources.token)
+        resources.raise_if_cancelled()
         W = problem.start(int(self.seed))
         W, self.history_ = fit_global(problem, W, int(self.iterations), float(self.tolerance))
         used = np.bincount(data.Y.indices, minlength=n_labels) > 0
