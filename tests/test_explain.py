@@ -72,6 +72,33 @@ def test_forest_votes_add_up_and_follow_the_splits(tiny, method):
     assert voted > 50
 
 
+def test_neighbours_votes_add_up(tiny):
+    model = umpteen.RXML(n_learners=3, rank=10, n_clusters=2, sharpness=5.0).fit(tiny.X, tiny.Y)
+    labels, scores = model.predict_topk(tiny.X, 3)
+    led = 0
+    for i in range(20):
+        for label, score in zip(labels[i], scores[i], strict=True):
+            if label < 0:
+                continue
+            found = model.explain(tiny.X[i], label)
+            assert found.score == pytest.approx(float(score), rel=1e-5)
+            assert sum(vote["vote"] for vote in found.votes) == pytest.approx(float(score), rel=1e-4)
+            assert all(label in vote["labels"] for vote in found.votes)
+            assert found.explained == pytest.approx(float(score), rel=1e-4)
+            assert set(found.features) <= set(tiny.X[i].indices)
+            led += len(found.features) > 0
+    assert led > 50
+
+
+def test_low_rank_contributions_add_up(tiny):
+    model = umpteen.RXMLGlobal(rank=8).fit(tiny.X, tiny.Y)
+    labels, scores = model.predict_topk(tiny.X, 3)
+    for i in range(20):
+        for label, score in zip(labels[i], scores[i], strict=True):
+            found = model.explain(tiny.X[i], label)
+            assert found.explained == pytest.approx(float(score), abs=2e-3 * max(1, abs(float(score))))
+
+
 def test_one_row_and_one_label_at_a_time(tiny):
     model = umpteen.Centroid().fit(tiny.X, tiny.Y)
     with pytest.raises(ParamError, match="one row and one label"):

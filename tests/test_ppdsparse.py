@@ -39,8 +39,8 @@ def unit(X):
 
 
 def check_optimum(X, Y, solved, *, lambda_=0.01, tau=1.0, bias=1.0, eps=1e-3, squared=True, room=1e-4):
-    """The gap between both objectives, computed here in float64, is what was asked for; the kernel's weights are those
-    of alpha, and so is its bias, unless it was lowered to where empty rows keep their margin; and the optimality
+    """The gap between both objectives, computed here in float64, is what was asked for; the kernel has the weights
+    of alpha, and its bias, unless that was lowered to where empty rows keep their margin; and the optimality
     conditions hold as far as such a gap demands."""
     W, b, alpha, out = solved
     for label in range(Y.shape[1]):

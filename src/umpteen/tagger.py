@@ -499,10 +499,16 @@ def encode_labels(labels: Iterable[Iterable[str]]) -> tuple[list[str], Csr]:
 
 
 def squeeze(scores: NDArray[np.float32], family: str) -> NDArray[np.float32]:
-    """Scores in [0, 1], order kept: linear scores are margins, on the logistic curve; votes are shares."""
+    """Scores in [0, 1], order kept: linear scores are margins, on the logistic curve; neighbours' votes are added up;
+    those of trees are shares."""
     given = scores.astype(np.float64)
-    with np.errstate(over="ignore"):
-        unit = 1 / (1 + np.exp(-given)) if family == "linear" else np.clip(given, 0, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if family == "linear":
+            unit = 1 / (1 + np.exp(-given))
+        elif family == "embedding":
+            unit = given / (1 + given)
+        else:
+            unit = np.clip(given, 0, 1)
     return np.where(np.isneginf(given), 0, unit).astype(np.float32)
 
 

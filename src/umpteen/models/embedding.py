@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
 from umpteen.errors import MissingExtraError, ModelCorruptError, ParamError
+from umpteen.models.explanation import Explanation
 from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.store import Part
 from umpteen.threads import resolve_threads
@@ -139,6 +140,17 @@ class Cluster:
     def n_rows(self) -> int:
         return len(self.offsets)
 
+    def moves(self, x: Csr, towards: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How far each feature of a row, and at the end the constant, moves it along a direction."""
+        at = np.searchsorted(self.features, x.indices)
+        known = np.flatnonzero(at < len(self.features))
+        known = known[self.features[at[known]] == x.indices[known]]
+        out = np.zeros(x.nnz + 1)
+        V = self.regressor[at[known], : self.rank].astype(np.float64)
+        out[known] = x.data[known] * (V @ towards)
+        out[-1] = self.bias * (self.regressor[-1, : self.rank].astype(np.float64) @ towards)
+        return out * self.scale
+
     def embeddings(self) -> NDArray[np.float32]:
         """The training rows' embeddings, n_rows x rank."""
         rows = self.embedded.transpose(0, 2, 1).reshape(-1, self.rank)
@@ -236,6 +248,39 @@ class EmbeddingModel:
         allowed = allow_labels(exclude, include, self.n_labels)
         mask = None if allowed is None else allowed.astype(np.uint8)
         return rank_labels(self._index or self._scorer, X, top_k, self.n_labels, threads, mask)
+
+    def explain(self, x: Csr, label: int) -> Explanation:
+        """Which near rows voted for a label, and which features took the row to them.
+
+        A feature moves the row along its row of V; what it moves towards the voters, each weighed by its vote, is its
+        part, at a scale where all parts add up to the score. `base` is the constant feature's.
+        """
+        clusters, rows, similar = (found[0] for found in self.near_rows(x, threads=1))
+        shape = (self.n_learners, self.knn)
+        parts, base, votes = np.zeros(x.nnz), 0.0, []
+        for learner, (near, how) in enumerate(zip(rows.reshape(shape), similar.reshape(shape), strict=True)):
+            one = self.clusters[clusters[learner]]
+            towards = np.zeros(one.rank)
+            for row, s in zip(near.tolist(), how.tolist(), strict=True):
+                if row < 0:
+                    continue
+                labels = one.labels[int(one.label_ptr[row]) : int(one.label_ptr[row + 1])].tolist()
+                if label in labels:
+                    vote = float(np.exp(one.sharpness * (s - float(how[0]))))
+                    towards += vote * one.embedded[row // 16, :, row % 16].astype(np.float64)
+                    votes.append({"learner": learner, "cluster": int(clusters[learner]), "row": row,
+                                  "similarity": s, "vote": vote, "labels": labels})  # fmt: skip
+            moves = one.moves(x, towards)
+            parts += moves[:-1]
+            base += float(moves[-1])
+        score = float(self.predict_topk(x, 1, include=[label], threads=1)[1][0, 0])
+        total = base + float(parts.sum())
+        if votes and total > 0:
+            parts, base = parts * (score / total), base * (score / total)
+        else:  # nothing led there: the constant took the row to its neighbours
+            parts, base = np.zeros(x.nnz), score if votes else 0.0
+        votes.sort(key=lambda vote: (-vote["vote"], vote["learner"], vote["row"]))
+        return Explanation.build(label, score, self.family, base, x.indices, parts, votes)
 
     def near_rows(self, X: Csr, *, threads: int | None = None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """The exact nearest rows: clusters (n_rows x learners), rows and similarities (n_rows x learners · knn)."""

@@ -17,6 +17,7 @@ from umpteen import _native
 from umpteen.data.matrix import Csr
 from umpteen.errors import ModelCorruptError
 from umpteen.models.embedding import Cluster
+from umpteen.models.explanation import Explanation
 from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.store import Part
 
@@ -78,6 +79,15 @@ class LowRankModel:
         every model."""
         allowed = allow_labels(exclude, include, self.n_labels)
         return rank_labels(self, X, top_k, self.n_labels, threads, allowed)
+
+    def explain(self, x: Csr, label: int) -> Explanation:
+        """Why a row has its score for a label: x A b_l, each feature's part; `base` is the constant's."""
+        vector = self.labels.embedded[label // 16, :, label % 16].astype(np.float64)
+        moves = self.labels.moves(x, vector)
+        ranked = bool(np.isfinite(self.labels.offsets[label]))
+        score = float(moves.sum()) if ranked else -np.inf
+        base, parts = (float(moves[-1]), moves[:-1]) if ranked else (0.0, np.zeros(x.nnz))
+        return Explanation.build(label, score, self.family, base, x.indices, parts)
 
     def topk(
         self, indptr: Any, indices: Any, data: Any, top_k: int, threads: int, allowed: NDArray[np.bool_] | None
