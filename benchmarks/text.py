@@ -21,7 +21,7 @@ from umpteen.methods import method_class
 from umpteen.models.store import ModelReader
 
 SETS = ("StackExchange-Cooking", "Debian-Tags", "Nuclei-Tags", "Tate-Subjects")
-METHODS = {"dismec": {}, "ppdsparse": {"lambda_": 0.05}, "fastxml": {"normalize": True}}
+METHODS = {"dismec": {}, "ppdsparse": {"lambda_": 0.05}, "fastxml": {"n_trees": 20, "normalize": True}}
 FEATURES = {
     "words": {"sublinear_tf": True, "max_df": 0.7, "token_pattern": r"(?u)\b\w+\b"},
     "words and pairs": {
