@@ -76,7 +76,7 @@ def reliability(probabilities: ArrayLike, hits: ArrayLike, bins: int = 15) -> Re
 
     Examples
     --------
-    >>> reliability([0.9, 0.9, 0.1, 0.1], [True, True, False, False]).error
+    >>> round(reliability([0.9, 0.9, 0.1, 0.1], [True, True, False, False]).error, 3)
     0.1
     """
     said = np.asarray(probabilities, np.float64).ravel()
