@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -106,6 +108,24 @@ TRAINING_HEADER = [
 
 def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
+
+
+def run_parts(name: str, title: str, parts: dict[str, tuple[str, Callable[[int], str]]]) -> None:
+    """The command line of a benchmark in parts: each writes its section of one page and leaves the others."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
+    parser.add_argument("--repeats", type=int, default=1)
+    options = parser.parse_args()
+    page = RESULTS / f"{name}.md"
+    old = re.split(r"\n## (.*)\n", page.read_text() if page.exists() else "")
+    sections = dict(zip(old[1::2], (text.strip() for text in old[2::2]), strict=True))
+    for part in options.parts or parts:
+        heading, work = parts[part]
+        sections[heading] = work(options.repeats)
+        print(f"## {heading}\n\n{sections[heading]}\n")
+        body = "".join(f"\n## {known}\n\n{sections[known]}\n" for known, _ in parts.values() if known in sections)
+        RESULTS.mkdir(exist_ok=True)
+        page.write_text(f"# {title}\n\n`python benchmarks/{name}.py`\n\n{describe_machine()}\n{body}")
 
 
 def write_result(name: str, title: str, text: str, command: str) -> None:

@@ -7,8 +7,6 @@ Each part writes its section of benchmarks/results/pdsparse.md; without names, a
 
 from __future__ import annotations
 
-import argparse
-import re
 import statistics
 import sys
 import tempfile
@@ -18,10 +16,9 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from common import (
-    RESULTS,
     TRAINING_HEADER,
-    describe_machine,
     describe_training,
+    run_parts,
     table,
     time_all,
     train_in_child,
@@ -229,22 +226,5 @@ PARTS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--repeats", type=int, default=1)
-    options = parser.parse_args()
-    page = RESULTS / "pdsparse.md"
-    old = re.split(r"\n## (.*)\n", page.read_text() if page.exists() else "")
-    sections = dict(zip(old[1::2], (text.strip() for text in old[2::2]), strict=True))
-    for part in options.parts or PARTS:
-        title, work = PARTS[part]
-        sections[title] = work(options.repeats)
-        print(f"## {title}\n\n{sections[title]}\n")
-        body = "".join(f"\n## {title}\n\n{sections[title]}\n" for title, _ in PARTS.values() if title in sections)
-        RESULTS.mkdir(exist_ok=True)
-        page.write_text(f"# PD-Sparse\n\n`python benchmarks/pdsparse.py`\n\n{describe_machine()}\n{body}")
-
-
 if __name__ == "__main__":
-    main()
+    run_parts("pdsparse", "PD-Sparse", PARTS)

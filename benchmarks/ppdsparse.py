@@ -7,8 +7,6 @@ Each part writes its section of benchmarks/results/ppdsparse.md; without names, 
 
 from __future__ import annotations
 
-import argparse
-import re
 import shutil
 import statistics
 import sys
@@ -21,8 +19,8 @@ from common import (
     RESULTS,
     TRAINING_HEADER,
     data_root,
-    describe_machine,
     describe_training,
+    run_parts,
     table,
     train_in_child,
     version,
@@ -248,22 +246,5 @@ PARTS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--repeats", type=int, default=1)
-    options = parser.parse_args()
-    page = RESULTS / "ppdsparse.md"
-    old = re.split(r"\n## (.*)\n", page.read_text() if page.exists() else "")
-    sections = dict(zip(old[1::2], (text.strip() for text in old[2::2]), strict=True))
-    for part in options.parts or PARTS:
-        title, work = PARTS[part]
-        sections[title] = work(options.repeats)
-        print(f"## {title}\n\n{sections[title]}\n")
-        body = "".join(f"\n## {title}\n\n{sections[title]}\n" for title, _ in PARTS.values() if title in sections)
-        RESULTS.mkdir(exist_ok=True)
-        page.write_text(f"# PPDSparse\n\n`python benchmarks/ppdsparse.py`\n\n{describe_machine()}\n{body}")
-
-
 if __name__ == "__main__":
-    main()
+    run_parts("ppdsparse", "PPDSparse", PARTS)
