@@ -9,6 +9,7 @@
 
 #include "umpteen/aligned.hpp"
 #include "umpteen/linear_scorer.hpp"
+#include "umpteen/random.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen {
@@ -25,21 +26,6 @@ constexpr std::int64_t kMostLabelsPerShard = 16384;
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 float soften(float v, float limit) { return v > limit ? v - limit : v < -limit ? v + limit : 0.0F; }
-
-/// splitmix64
-struct Random {
-  std::uint64_t state;
-  std::uint64_t next() {
-    std::uint64_t z = state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30U) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27U) * 0x94d049bb133111ebU;
-    return z ^ z >> 31U;
-  }
-  /// In [0, n).
-  std::size_t below(std::size_t n) { return (next() >> 32U) * n >> 32U; }
-  /// In [0, 1).
-  double unit() { return static_cast<double>(next() >> 11U) * 0x1p-53; }
-};
 
 std::vector<std::uint32_t> permute(std::int64_t n, std::uint64_t seed) {
   std::vector<std::uint32_t> out(size(n));

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "umpteen/aligned.hpp"
+#include "umpteen/random.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen {
@@ -20,21 +21,6 @@ constexpr std::int64_t kRowsPerBlock = 64;  // of the panel's product, so that i
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 float soften(float v, float limit) { return v > limit ? v - limit : v < -limit ? v + limit : 0.0F; }
-
-/// Random numbers of one label (splitmix64): they do not depend on which labels came before.
-struct Random {
-  std::uint64_t state;
-  std::uint64_t next() {
-    std::uint64_t z = state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30U) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27U) * 0x94d049bb133111ebU;
-    return z ^ z >> 31U;
-  }
-  /// In [0, n).
-  std::size_t below(std::size_t n) { return (next() >> 32U) * n >> 32U; }
-  /// In [0, 1).
-  double unit() { return static_cast<double>(next() >> 11U) * 0x1p-53; }
-};
 
 /// What all labels share: X by columns, and the squared lengths of its rows.
 struct Shared {
@@ -110,7 +96,7 @@ struct LabelState {
   const std::int32_t* positives = nullptr;
   std::int64_t n_positive = 0;
   Phase phase = Phase::kNearest;
-  Random random{0};
+  Random random{0};                   // of the label alone: not of which labels came before
   Floats v;                           // the sum of alpha_i s_i x_i; in the first search, the mean of the label's rows
   double v0 = 0;                      // the sum of alpha_i s_i
   std::vector<std::int32_t> touched;  // features that v may differ from 0 at, unless all are meant

@@ -19,6 +19,9 @@ class Random {
   /// A number in [0, n), n at most 2^32; its bias is below n / 2^32.
   std::uint64_t below(std::uint64_t n) { return ((next() >> 32) * n) >> 32; }
 
+  /// In [0, 1).
+  double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+
  private:
   std::uint64_t state_;
 };
