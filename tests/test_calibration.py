@@ -103,10 +103,10 @@ def test_probabilities_on_real_rows(bibtex, method, tmp_path):
     held_out = split_rows(train.Y, 0.1)
     model = method.fit(train.X[~held_out], train.Y[~held_out])
     with pytest.raises(NotFittedError, match="not calibrated"):
-        model.predict_proba(test.X)
+        model.predict_topk_proba(test.X)
     model.calibrate(train.X[held_out], train.Y[held_out])
     labels, _ = model.predict_topk(test.X, 5)
-    same, said = model.predict_proba(test.X, 5)
+    same, said = model.predict_topk_proba(test.X, 5)
     np.testing.assert_array_equal(labels, same)
     assert ((said >= 0) & (said <= 1)).all()
     assert (np.diff(said, axis=1) <= 0).all()
@@ -114,7 +114,7 @@ def test_probabilities_on_real_rows(bibtex, method, tmp_path):
     assert reliability(said[given], hits[given]).error < 0.05
     model.save(tmp_path / "m")
     loaded = umpteen.load(tmp_path / "m")
-    np.testing.assert_array_equal(loaded.predict_proba(test.X, 5)[1], said)
+    np.testing.assert_array_equal(loaded.predict_topk_proba(test.X, 5)[1], said)
     np.testing.assert_array_equal(loaded.calibration_.label_thresholds, model.calibration_.label_thresholds)
 
 

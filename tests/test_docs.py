@@ -30,6 +30,13 @@ def test_from_text_to_tags(cooking, tmp_path, monkeypatch):  # noqa: F811
     assert names["tagger"].suggest("How do I season a cast iron pan?", 1)[0][0] == "cast-iron"
 
 
+def test_scikit_learn():
+    code = blocks("scikit_learn.md")
+    assert code
+    for block in code:
+        exec(compile(block, "docs/scikit_learn.md", "exec"), {})
+
+
 @pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "docs" / page).read_text()):

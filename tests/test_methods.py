@@ -100,10 +100,18 @@ def test_bad_input_is_refused(cls, tiny):
         (tiny.X[:0], tiny.Y[:0], "training needs at least one row, but there is none"),
         (tiny.X[:, :0], tiny.Y, "training needs at least one feature, but there is none"),
         (tiny.X, tiny.Y[:, :0], "training needs at least one label, but there is none"),
-        (np.full((2, 2), np.nan), np.eye(2), "X must hold finite 32-bit numbers, but row 0, column 0 is nan"),
-        (np.full((2, 2), 1e39), np.eye(2), "X must hold finite 32-bit numbers, but row 0, column 0 is 1e"),
+        (
+            np.full((2, 2), np.nan),
+            np.eye(2),
+            "X must hold finite 32-bit numbers, no NaN or inf, but row 0, column 0 is nan",
+        ),
+        (
+            np.full((2, 2), 1e39),
+            np.eye(2),
+            "X must hold finite 32-bit numbers, no NaN or inf, but row 0, column 0 is 1e",
+        ),
         (np.ones(3), np.eye(3), "X must have two dimensions, but has 1"),
-        (np.array([["a", "b"]]), np.eye(1), "X must hold numbers, but its type is <U1"),
+        (np.array([["a", "b"]]), np.eye(1), "X must hold real numbers, but its type is <U1"),
     ]:
         with pytest.raises(DataError, match=message):
             cls().fit(X, Y)

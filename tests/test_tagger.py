@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import umpteen
-from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ModelExistsError, NotFittedError, ParamError, ShardError
 from umpteen.evaluation.metrics import find_hits
 from umpteen.tagger import encode_labels
 
@@ -165,6 +165,50 @@ def test_fit_to_a_directory_is_the_same_model(tmp_path):
         assert file.read_bytes() == (tmp_path / "a" / file.relative_to(tmp_path / "b")).read_bytes()
 
 
+@pytest.mark.parametrize("n_whole", [1, 3], ids=["in the first model", "in the second"])
+def test_an_interruption_costs_nothing_that_was_finished(tmp_path, monkeypatch, n_whole):
+    make = lambda: umpteen.Tagger(umpteen.DiSMEC(labels_per_shard=2, threads=1))  # noqa: E731
+    whole = make().fit(*SHORT, tmp_path / "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["whole"]
+    train_shard, n_trained = umpteen.DiSMEC.train_shard, []
+
+    def train_and_count(self, data, task, resources):
+        if len(n_trained) == n_whole:
+            raise RuntimeError("stopped")
+        part = train_shard(self, data, task, resources)
+        n_trained.append(task.name)
+        return part
+
+    monkeypatch.setattr(umpteen.DiSMEC, "train_shard", train_and_count)
+    with pytest.raises(ShardError, match="stopped"):
+        make().fit(*SHORT, tmp_path / "stopped")
+    assert len(n_trained) == n_whole
+    n_whole = -1  # never again
+    again = make().fit(*SHORT, tmp_path / "stopped")
+    assert len(n_trained) == 4  # two models of two shards, none of them trained twice
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stopped", "whole"]
+    assert again.suggest(SHORT[0]) == whole.suggest(SHORT[0])
+
+
+def test_a_finished_model_is_refused_before_anything_is_trained(tmp_path):
+    umpteen.Tagger(umpteen.Centroid()).fit(*SHORT, tmp_path / "m")
+    told = []
+    with pytest.raises(ModelExistsError, match="a finished model is already there"):
+        umpteen.Tagger(umpteen.Centroid()).fit(*SHORT, tmp_path / "m", progress=told.append)
+    assert not told
+
+
+def test_a_loaded_tagger_has_its_settings(tmp_path):
+    umpteen.Tagger("centroid", calibration=0.3, seed=7).fit(*SHORT, tmp_path / "m")
+    loaded = umpteen.Tagger.load(tmp_path / "m")
+    assert (loaded.calibration, loaded.seed, loaded.method.name) == (0.3, 7, "centroid")
+    manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+    manifest["text"]["calibration"] = "often"
+    (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelCorruptError, match="calibration must be a finite number"):
+        umpteen.Tagger.load(tmp_path / "m")
+
+
 def test_a_model_without_text_is_no_tagger(tiny, tmp_path):
     umpteen.Centroid().fit(tiny.X, tiny.Y).save(tmp_path / "m")
     with pytest.raises(ParamError, match="not trained on text"):
@@ -257,7 +301,7 @@ def test_refusals():
     with pytest.raises(DataError, match="labels for each of 2 texts, but there are 1"):
         umpteen.Tagger().fit(["a text", "another text"], [["x"]])
     for params, message in (
-        ({"method": "dismec"}, "method must be"),
+        ({"method": "dismek"}, "method must be"),
         ({"features": "words"}, "features must be"),
         ({"calibration": 1.0}, "below 1"),
         ({"seed": -1}, "seed must be"),

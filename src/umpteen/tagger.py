@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,10 +23,11 @@ from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
 from umpteen.explaining import TextExplanation, place_words
 from umpteen.methods import load as load_method
+from umpteen.methods import method_class
 from umpteen.methods.base import Method
 from umpteen.methods.dismec import DiSMEC
 from umpteen.models.calibration import count_labels_to_give
-from umpteen.models.store import Part
+from umpteen.models.store import Part, refuse_finished
 from umpteen.params import check_count, check_number
 from umpteen.progress import Listener
 from umpteen.text.tfidf import Tfidf
@@ -47,7 +51,7 @@ class Tagger:
     Parameters
     ----------
     method
-        Any method of this package; by default `DiSMEC`.
+        Any method of this package, or its name; by default `DiSMEC`.
     features
         How texts become features: a `Tfidf`, by default with ``sublinear_tf=True``, which suits most texts better;
         or "precomputed", where rows of numbers (sparse, dense, embeddings) are given in place of texts.
@@ -78,7 +82,7 @@ class Tagger:
 
     def __init__(
         self,
-        method: Method | None = None,
+        method: Method | str | None = None,
         features: Any = None,
         calibration: float = 0.1,
         seed: int = 0,
@@ -178,21 +182,31 @@ class Tagger:
     ) -> Self:
         """The second half of `fit`: from what `prepare` gave to a model."""
         method, share = self._check()
-        header, parts = _describe_features(features)
+        header, parts = _describe_features(features, share, int(self.seed))
+        # A first model, to be judged by rows it does not know, is kept beside the other until that is finished: an
+        # interruption costs neither.
+        beside = None
+        if model_dir is not None:
+            refuse_finished(model_dir)
+            beside = Path(f"{os.fspath(model_dir).rstrip(os.sep)}.calibration")
         held_out = self._hold_out(data.Y, share)
         if held_out is not None:
             first = type(method)(**method.get_params())
-            first.fit(data.X[~held_out], data.Y[~held_out], progress=progress)
+            first._fit(data.X[~held_out], data.Y[~held_out], beside, None, resume, progress, {}, {}, again=resume)
             first.calibrate(data.X[held_out], data.Y[held_out])
             parts["calibration"] = first._shared["calibration"]
         fitted = type(method)(**method.get_params())
         fitted._fit(data.X, data.Y, model_dir, data.label_names, resume, progress, header, parts)
+        if beside is not None and held_out is not None:
+            shutil.rmtree(beside, ignore_errors=True)
         self.method_, self.features_ = fitted, features
         return self
 
     def _check(self) -> tuple[Method, float]:
         """The method, and the share of rows to hold out, after checks."""
         method = DiSMEC() if self.method is None else self.method
+        if isinstance(method, str):
+            method = method_class(method)()
         if not isinstance(method, Method):
             raise ParamError(f"method must be one of this package's methods, but is {method!r}"[:300])
         share = check_number("calibration", self.calibration, 0)
@@ -452,8 +466,12 @@ class Tagger:
         tagger = cls(
             type(method)(**method.get_params()),
             PRECOMPUTED if features is None else Tfidf(**features.get_params()),
-            calibration=0.0 if method.calibration_ is None else 0.1,
+            **{name: header[name] for name in ("calibration", "seed") if name in header},
         )
+        try:
+            tagger._check()
+        except ParamError as error:
+            raise ModelCorruptError(f"{path}: {error}") from error
         tagger.method_, tagger.features_ = method, features
         return tagger
 
@@ -539,10 +557,10 @@ def _to_matrix(rows: list[list[int]], ids: dict[str, int]) -> Csr:
     return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(rows), len(ids)))
 
 
-def _describe_features(features: Tfidf | None) -> tuple[dict[str, Any], dict[str, Part]]:
-    if features is None:
-        return {"text": {"features": PRECOMPUTED}}, {}
-    return {"text": {"features": features.name}}, {_PART: features.to_part()}
+def _describe_features(features: Tfidf | None, share: float, seed: int) -> tuple[dict[str, Any], dict[str, Part]]:
+    kind = PRECOMPUTED if features is None else features.name
+    header = {"text": {"features": kind, "calibration": share, "seed": seed}}
+    return header, {} if features is None else {_PART: features.to_part()}
 
 
 def _name_vote(

@@ -52,8 +52,13 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
             raise DataError(f"{name} must be a matrix, but its rows differ in length") from error
         if matrix.ndim != 2:
             raise DataError(f"{name} must have two dimensions, but has {matrix.ndim}")
+        if matrix.dtype == object:
+            try:
+                matrix = matrix.astype(np.float64)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"{name} must hold numbers only: {error}") from error
         if matrix.dtype.kind not in "biuf":
-            raise DataError(f"{name} must hold numbers, but its type is {matrix.dtype}")
+            raise DataError(f"{name} must hold real numbers, but its type is {matrix.dtype}")
         if matrix.dtype == np.float16:  # SciPy has no sparse float16
             matrix = matrix.astype(np.float32)
     elif matrix.ndim != 2:
@@ -88,7 +93,7 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
             entry = int(np.flatnonzero(~np.isfinite(data))[0])
             row = int(np.searchsorted(csr.indptr, entry, side="right")) - 1
             raise DataError(
-                f"{name} must hold finite 32-bit numbers, but row {row}, column {csr.indices[entry]} "
+                f"{name} must hold finite 32-bit numbers, no NaN or inf, but row {row}, column {csr.indices[entry]} "
                 f"is {csr.data[entry]}"
             )
     indices = np.ascontiguousarray(csr.indices, np.int32)

@@ -102,6 +102,9 @@ class Method(Parameters, abc.ABC):
             input_tags=InputTags(sparse=True),
         )
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")  # not by the trailing underscore: parameters such as lambda_ have one too
+
     # --- fit ----------------------------------------------------------------------------------------------------
 
     def fit(
@@ -143,8 +146,10 @@ class Method(Parameters, abc.ABC):
         progress: bool | Listener,
         extra_header: Mapping[str, Any],
         extra_parts: Mapping[str, Part],
+        again: bool = False,
     ) -> Self:
-        """`fit`, with more to keep in the model than the method knows of: what stands before it, such as text."""
+        """`fit`, with more to keep in the model than the method knows of: what stands before it, such as text. With
+        `again` a finished model of the same data is taken as it is."""
         self.validate()
         X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
         self._check_training(X, Y, Y.shape[1], label_names)
@@ -155,7 +160,7 @@ class Method(Parameters, abc.ABC):
         header = self._header(X.shape, Y.shape[1], steps) | dict(extra_header)
         if model_dir is not None:
             header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y)}
-        self._train(data, tasks, {}, header, shared, model_dir, resume, progress)
+        self._train(data, tasks, {}, header, shared, model_dir, resume, progress, again)
         return self
 
     def _check_training(self, X: Csr, Y: Csr, n_labels: int, names: Sequence[str] | None) -> None:
@@ -180,6 +185,7 @@ class Method(Parameters, abc.ABC):
         model_dir: PathLike | None,
         resume: bool,
         progress: bool | Listener,
+        again: bool = False,
     ) -> None:
         """Trains the tasks' shards, sets them behind those that are kept as they are, and attaches the model."""
         names = [*kept, *(task.name for task in tasks)]
@@ -187,7 +193,7 @@ class Method(Parameters, abc.ABC):
             if model_dir is None:
                 shards = kept | train_shards(self, data, tasks, set(), None, listener)
             else:
-                with ModelWriter.create(model_dir, header, names, resume=resume) as writer:
+                with ModelWriter.create(model_dir, header, names, resume=resume, again=again) as writer:
                     finished = set(writer.finished())
                     for name, part in kept.items():
                         if name not in finished:
@@ -316,7 +322,7 @@ class Method(Parameters, abc.ABC):
         )
 
     def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> Self:
-        """Learns from held-out rows what scores are worth: probabilities for `predict_proba`, and thresholds.
+        """Learns from held-out rows what scores are worth: probabilities for `predict_topk_proba`, and thresholds.
 
         Parameters
         ----------
@@ -332,7 +338,9 @@ class Method(Parameters, abc.ABC):
         self._shared = self._shared | {"calibration": self.calibration_.to_part()}
         return self
 
-    def predict_proba(self, X: Any, top_k: int = 5, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def predict_topk_proba(
+        self, X: Any, top_k: int = 5, **options: Any
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """`predict_topk` with probabilities in place of scores, padded with 0. The model must be calibrated."""
         labels, scores = self.predict_topk(X, top_k, **options)
         if self.calibration_ is None:
@@ -378,7 +386,7 @@ class Method(Parameters, abc.ABC):
         return targets
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "model_"):
+        if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
 
     def _label_ids(self, labels: Any, name: str) -> NDArray[np.int64] | None:

@@ -12,7 +12,9 @@ goes to the nearest cluster of each learner and takes the labels of the rows nea
 
 from __future__ import annotations
 
+import inspect
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -56,6 +58,7 @@ _LAMBDAS = (4.0, 1.0, 0.25, 0.03, 0.001)
 _KNNS = (4, 8, 12, 16, 25, 40)
 _SHARPNESSES = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 150.0)
 _PILOT_ROWS = 20_000
+_PILOT_LEARNERS = 4
 
 
 _FEWEST_ROWS = 50  # to choose from
@@ -123,9 +126,9 @@ class RXML(Method):
     threads, engine
         How to compute; the model does not depend on them.
 
-    Where `lambda_`, `similarity`, `knn` or `sharpness` is "auto", one learner is trained on four fifths of the rows
-    (of at most 20,000) and the values that rank the labels of the others best are taken. Rows without labels have no
-    vote and are left out.
+    Where `lambda_`, `similarity`, `knn` or `sharpness` is "auto", learners are trained on four fifths of the rows (of
+    at most 20,000) and the values that rank the labels of the others best are taken: one learner for the first two,
+    up to four for the vote. Rows without labels have no vote and are left out.
 
     Attributes
     ----------
@@ -320,8 +323,8 @@ class RXML(Method):
     # --- what is "auto" -----------------------------------------------------------------------------------------
 
     def choose(self, data: TrainingData) -> Chosen:
-        """The settings given, and for those that are "auto" the best on a fifth of the rows, held out from one
-        learner."""
+        """The settings given, and for those that are "auto" the best on a fifth of the rows, held out from pilot
+        learners."""
         unit = float(f"{np.square(data.X.data, dtype=np.float64).sum() / data.X.shape[0]:.3g}") or 1.0
         lambdas = [factor * unit for factor in _LAMBDAS] if self.lambda_ == "auto" else [float(self.lambda_)]
         similarities = list(SIMILARITIES) if self.similarity == "auto" else [self.similarity]
@@ -347,30 +350,49 @@ class RXML(Method):
             return usual
         kept = TrainingData(data.X[~heldout], data.Y[~heldout], data.bias)
         X, Y = data.X[heldout], data.Y[heldout]
-        tasks = [
-            Task(shard_name(i), plan, float(len(plan.rows))) for i, plan in enumerate(self.cluster_rows(kept, 0))
-        ]
-        settings = [Chosen(lambda_, similarity, max(knns), 0.0) for lambda_ in lambdas for similarity in similarities]
-
-        def work(task: Task, resources: Resources) -> list[Cluster]:
-            return self.train_cluster(kept, task.plan, settings, resources.token)
-
         engine = make_engine(self.engine, self.threads)
-        trained = {task.name: clusters for task, clusters in engine.run(work, tasks, "across")}
-        top_k = min(5, data.Y.shape[1])
-        best, most = usual, -1.0
-        for i, (lambda_, similarity, *_) in enumerate(settings):
-            model = EmbeddingModel([trained[task.name][i] for task in tasks], data.X.shape[1], data.Y.shape[1])
-            clusters, near, similar = model.near_rows(X, threads=self.threads)
+
+        def train(learners: Iterable[int], settings: list[Chosen]) -> list[list[Cluster]]:
+            """For each setting the clusters of these learners."""
+            plans = [plan for learner in learners for plan in self.cluster_rows(kept, learner)]
+            tasks = [Task(shard_name(i), plan, float(len(plan.rows))) for i, plan in enumerate(plans)]
+
+            def work(task: Task, resources: Resources) -> list[Cluster]:
+                return self.train_cluster(kept, task.plan, settings, resources.token)
+
+            trained = {task.name: clusters for task, clusters in engine.run(work, tasks, "across")}
+            return [[trained[task.name][i] for task in tasks] for i in range(len(settings))]
+
+        def best_vote(clusters: list[Cluster]) -> tuple[float, int, float]:
+            """How well they rank at best, by P@1 + … + P@5, and with which knn and sharpness."""
+            model = EmbeddingModel(clusters, data.X.shape[1], data.Y.shape[1])
+            own, near, similar = model.near_rows(X, threads=self.threads)
+            top_k, best = min(5, data.Y.shape[1]), (-1.0, usual.knn, usual.sharpness)
             for knn in knns:
-                nearest = (clusters, np.ascontiguousarray(near[:, :knn]), np.ascontiguousarray(similar[:, :knn]))
+                fewer = [
+                    np.ascontiguousarray(
+                        found.reshape(len(own), model.n_learners, -1)[:, :, :knn].reshape(len(own), -1)
+                    )
+                    for found in (near, similar)
+                ]
                 for sharpness in sharpnesses:
-                    labels = model.vote(nearest, top_k, sharpness=sharpness, threads=self.threads)
+                    labels = model.vote((own, *fewer), top_k, sharpness=sharpness, threads=self.threads)
                     hits = _native.find_hits(offsets(Y), Y.indices, Y.shape[1], labels, resolve_threads(self.threads))
-                    quality = float((hits.sum(axis=0).cumsum() / np.arange(1, top_k + 1)).sum())  # P@1 + … + P@5
-                    if quality > most:
-                        best, most = Chosen(lambda_, similarity, knn, sharpness), quality
-        return best
+                    quality = float((hits.sum(axis=0).cumsum() / np.arange(1, top_k + 1)).sum())
+                    if quality > best[0]:
+                        best = quality, knn, sharpness
+            return best
+
+        settings = [Chosen(lambda_, similarity, max(knns), 0.0) for lambda_ in lambdas for similarity in similarities]
+        alone = train([0], settings)
+        found = [best_vote(clusters) for clusters in alone]
+        i = max(range(len(settings)), key=lambda i: found[i][0])
+        _, knn, sharpness = found[i]
+        # What one learner's few sharp votes lack the others' make up for: the vote is chosen among several.
+        others = range(1, min(int(self.n_learners), _PILOT_LEARNERS))
+        if others and len(knns) * len(sharpnesses) > 1:
+            _, knn, sharpness = best_vote(alone[i] + train(others, [settings[i]])[0])
+        return settings[i]._replace(knn=knn, sharpness=sharpness)
 
     def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
         super()._attach(header, shared, shards)
@@ -400,7 +422,7 @@ class RXML(Method):
         learner = n_rows * width * 2 + n_clusters * (features + 1) * (width * 2 + 8) + Y.nnz * 4 + n_rows * 12
         learner += n_clusters * 4096
         model_bytes = int(self.n_learners * learner)
-        pilot = int(learner * len(_LAMBDAS) * len(SIMILARITIES)) if settings else 0
+        pilot = int(learner * (len(_LAMBDAS) * len(SIMILARITIES) + _PILOT_LEARNERS - 1)) if settings else 0
         peak = int(workers * training + X.nnz * 8 + n_clusters * n_features * 8 * self.n_learners)
         return Estimate(peak + max(model_bytes, pilot), model_bytes)
 
@@ -419,9 +441,12 @@ class SLEEC(RXML):
     def __init__(self, **params: Any) -> None:
         super().__init__(**{"embedding": "svp", **params})
 
-    @classmethod
-    def param_defaults(cls) -> dict[str, Any]:
-        return RXML.param_defaults() | {"embedding": "svp"}
+
+# So that its parameters can be listed like any other's.
+_of_rxml = inspect.signature(RXML.__init__)
+SLEEC.__init__.__signature__ = _of_rxml.replace(  # type: ignore[attr-defined]
+    parameters=[p.replace(default="svp") if p.name == "embedding" else p for p in _of_rxml.parameters.values()]
+)
 
 
 def unit_labels(Y: Csr) -> Csr:

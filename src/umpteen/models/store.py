@@ -74,9 +74,16 @@ class ModelWriter:
 
     @classmethod
     def create(
-        cls, path: PathLike, header: Mapping[str, Any], shard_names: list[str], *, resume: bool = True
+        cls,
+        path: PathLike,
+        header: Mapping[str, Any],
+        shard_names: list[str],
+        *,
+        resume: bool = True,
+        again: bool = False,
     ) -> ModelWriter:
-        """A new directory, or an interrupted one with the same header, which is then continued.
+        """A new directory, or an interrupted one with the same header, which is then continued. With `again` a
+        finished one with the same header will do too: all its shards are there.
 
         `header` is everything but the parts: method, parameters, shapes, fingerprint of the data.
         """
@@ -100,6 +107,8 @@ class ModelWriter:
         writer = cls(path, manifest, _lock_directory(path))  # first, so that nothing changes while we look
         try:
             if (path / MANIFEST).exists():
+                if not again:
+                    refuse_finished(path)
                 _refuse_unless_same(path, read_manifest(path), manifest, resume)
             elif any(not entry.name.startswith(".tmp-") for entry in path.iterdir()):
                 raise ModelExistsError(f"{path}: the directory is not empty and holds no model; choose another")
@@ -277,15 +286,20 @@ def check_part(directory: Path, record: Mapping[str, Any], *, checksums: bool) -
             raise ModelCorruptError(f"{file}: its SHA-256 must be {entry['sha256']}, but is {found}")
 
 
-def _refuse_unless_same(path: Path, old: dict[str, Any], new: dict[str, Any], resume: bool) -> None:
-    if old["complete"]:
+def refuse_finished(path: PathLike) -> None:
+    """Raises where a finished model is: nothing trained could be written there."""
+    if (Path(path) / MANIFEST).exists() and read_manifest(Path(path))["complete"]:
         raise ModelExistsError(f"{path}: a finished model is already there; remove it or choose another directory")
+
+
+def _refuse_unless_same(path: Path, old: dict[str, Any], new: dict[str, Any], resume: bool) -> None:
     if not resume:
         raise ModelExistsError(
             f"{path}: an unfinished model is there; resume its training, remove it or choose another directory"
         )
+    old = {"planned": old.get("shards")} | old  # what a finished model's manifest calls it
     for key in new:
-        if old.get(key) != new[key]:
+        if key not in ("complete", "parts") and old.get(key) != new[key]:
             raise ModelExistsError(
                 f"{path}: an unfinished model is there whose {key} differs, so its training cannot be resumed "
                 f"({_difference(old.get(key), new[key])}); remove it or choose another directory"

@@ -1,0 +1,41 @@
+"""scikit-learn's own checks, over everything that calls itself an estimator."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import check_is_fitted
+
+import umpteen
+from umpteen.methods import METHODS, method_class
+
+from .conftest import ROOT
+
+#: What the page says we deviate in.
+DEVIATIONS = set(re.findall(r"^\* `(check_\w+)`$", (ROOT / "docs" / "scikit_learn.md").read_text(), re.MULTILINE))
+
+
+def failures(estimator) -> set[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some checks warn on purpose
+        results = check_estimator(estimator, on_fail=None, on_skip=None)
+    assert any(result["status"] == "passed" for result in results)
+    return {result["check_name"] for result in results if result["status"] == "failed"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_deviate_where_the_page_says(name):
+    assert failures(method_class(name)(threads=1)) == DEVIATIONS
+
+
+@pytest.mark.parametrize("estimator", [umpteen.Tagger("dismec"), umpteen.Tfidf()], ids=["Tagger", "Tfidf"])
+def test_estimators_of_text_pass(estimator):
+    assert failures(estimator) == set()
+
+
+def test_a_parameter_with_an_underscore_is_not_a_fit():
+    with pytest.raises(ValueError, match="not fitted"):
+        check_is_fitted(umpteen.PPDSparse(lambda_=0.1))
