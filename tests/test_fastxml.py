@@ -161,7 +161,7 @@ def test_sides_are_those_of_the_slow_twin(request, name):
 
 @pytest.mark.parametrize(
     ("limits", "worse"),
-    [({"eps": 0.001, "max_outer": 50, "max_inner": 20}, 1.005), ({}, 1.02)],
+    [({"eps": 0.001, "max_outer": 50, "max_inner": 20}, 1.005), ({}, 1.03)],
     ids=["at leisure", "as trees are grown"],
 )
 def test_w_is_as_good_as_liblinears_at_real_nodes(bibtex, limits, worse):
