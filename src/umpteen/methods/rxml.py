@@ -55,6 +55,7 @@ _RIDGE_ITERATIONS = 200
 _ADMM_ROUNDS = 10
 #: What "auto" tries. Large λ first: each solution is the next one's start.
 _LAMBDAS = (4.0, 1.0, 0.25, 0.03, 0.001)
+_SMALLEST_LAMBDA = 0.0001
 _KNNS = (4, 8, 12, 16, 25, 40)
 _SHARPNESSES = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 150.0)
 _PILOT_ROWS = 20_000
@@ -387,6 +388,11 @@ class RXML(Method):
         alone = train([0], settings)
         found = [best_vote(clusters) for clusters in alone]
         i = max(range(len(settings)), key=lambda i: found[i][0])
+        if self.lambda_ == "auto" and settings[i].lambda_ == lambdas[-1]:  # smaller yet, which takes long to solve
+            settings.append(settings[i]._replace(lambda_=float(f"{_SMALLEST_LAMBDA * unit:.3g}")))
+            alone += train([0], settings[-1:])
+            found.append(best_vote(alone[-1]))
+            i = max(range(len(settings)), key=lambda i: found[i][0])
         _, knn, sharpness = found[i]
         # What one learner's few sharp votes lack the others' make up for: the vote is chosen among several.
         others = range(1, min(int(self.n_learners), _PILOT_LEARNERS))
@@ -422,7 +428,7 @@ class RXML(Method):
         learner = n_rows * width * 2 + n_clusters * (features + 1) * (width * 2 + 8) + Y.nnz * 4 + n_rows * 12
         learner += n_clusters * 4096
         model_bytes = int(self.n_learners * learner)
-        pilot = int(learner * (len(_LAMBDAS) * len(SIMILARITIES) + _PILOT_LEARNERS - 1)) if settings else 0
+        pilot = int(learner * (len(_LAMBDAS) * len(SIMILARITIES) + _PILOT_LEARNERS)) if settings else 0
         peak = int(workers * training + X.nnz * 8 + n_clusters * n_features * 8 * self.n_learners)
         return Estimate(peak + max(model_bytes, pilot), model_bytes)
 
