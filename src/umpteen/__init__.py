@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 # Public name -> its module, imported on first use, so that `import umpteen` and `umpteen --help` are fast.
 _HOMES = {
+    "Blend": "umpteen.methods.blend",
     "Centroid": "umpteen.methods.centroid",
     "Corpus": "umpteen.data.corpus",
     "Dataset": "umpteen.data.dataset",
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from umpteen.data.xc_text import write_xc as write_xc
     from umpteen.evaluation.metrics import Metrics as Metrics
     from umpteen.evaluation.metrics import evaluate as evaluate
+    from umpteen.methods.blend import Blend as Blend
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC
     from umpteen.methods.fastxml import FastXML as FastXML

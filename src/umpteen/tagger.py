@@ -438,6 +438,13 @@ class Tagger:
         ids = dict(method._ids_by_name)
         return _to_matrix([[ids.setdefault(name, len(ids)) for name in row] for row in _check_lists(labels)], ids)
 
+    def encode(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Csr, Csr]:
+        """Texts and label names as the method takes them; names it does not know are left out."""
+        X, Y = as_csr(self._to_X(texts), "texts", self._fitted().n_features_in_), self._encode(labels)
+        if X.shape[0] != Y.shape[0]:
+            raise DataError(f"there must be labels for each of {X.shape[0]} texts, but there are {Y.shape[0]}")
+        return X, Y[:, : self._fitted().n_labels_]
+
     # --- keep ----------------------------------------------------------------------------------------------------
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:

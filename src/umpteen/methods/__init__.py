@@ -21,12 +21,19 @@ METHODS = {
     "rxml-global": "umpteen.methods.rxml_global:RXMLGlobal",
 }
 
+#: Made of trained models, not trained.
+_BLEND = {"blend": "umpteen.methods.blend:Blend"}
+
 
 def method_class(name: str) -> Any:
     """The class of a method, by its name."""
     if name not in METHODS:
         raise ParamError(f"method must be one of {', '.join(METHODS)}, but is {name!r}")
-    module, _, attribute = METHODS[name].partition(":")
+    return _import(METHODS[name])
+
+
+def _import(home: str) -> Any:
+    module, _, attribute = home.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
@@ -43,9 +50,10 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     reader = ModelReader(path, checksums=checksums)
     manifest = reader.manifest
     name = manifest.get("method")
-    if not isinstance(name, str) or name not in METHODS:
+    homes = METHODS | _BLEND
+    if not isinstance(name, str) or name not in homes:
         raise ModelFormatError(f"{reader.path}: its method is {name!r}, which this umpteen does not have")
-    cls = method_class(name)
+    cls = _import(homes[name])
     for key in ("n_train_rows", "n_features", "n_labels"):
         value = manifest.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 2**31:

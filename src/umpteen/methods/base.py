@@ -229,7 +229,7 @@ class Method(Parameters, abc.ABC):
         steps = header["preprocessing"]
         idf = shared["preprocessing"].arrays["idf"] if steps["tfidf"] else None
         self.preprocessing_ = Preprocessing(steps["tfidf"], steps["normalize"], steps["bias"], idf)
-        self.model_: Any = self.model_class.from_parts(shards, header["n_features"], header["n_labels"])
+        self.model_: Any = self._open_model(header, shared, shards)
         self.train_counts_ = LabelCounts(shared["labels"].arrays["counts"], header["n_train_rows"])
         self.label_names_ = Names.from_part(shared["names"]) if "names" in shared else None
         self.calibration_ = Calibration.from_part(shared["calibration"]) if "calibration" in shared else None
@@ -238,6 +238,9 @@ class Method(Parameters, abc.ABC):
         self._fitted_header = header
         self._shared = shared
         self.__dict__.pop("_ids_by_name", None)
+
+    def _open_model(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> Model:
+        return self.model_class.from_parts(shards, header["n_features"], header["n_labels"])
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Writes the model directory. It appears whole; an existing one is only replaced with `overwrite`."""

@@ -370,14 +370,9 @@ class RXML(Method):
             own, near, similar = model.near_rows(X, threads=self.threads)
             top_k, best = min(5, data.Y.shape[1]), (-1.0, usual.knn, usual.sharpness)
             for knn in knns:
-                fewer = [
-                    np.ascontiguousarray(
-                        found.reshape(len(own), model.n_learners, -1)[:, :, :knn].reshape(len(own), -1)
-                    )
-                    for found in (near, similar)
-                ]
+                rows, how = (nearest_of(found, model.n_learners, knn) for found in (near, similar))
                 for sharpness in sharpnesses:
-                    labels = model.vote((own, *fewer), top_k, sharpness=sharpness, threads=self.threads)
+                    labels = model.vote((own, rows, how), top_k, sharpness=sharpness, threads=self.threads)
                     hits = _native.find_hits(offsets(Y), Y.indices, Y.shape[1], labels, resolve_threads(self.threads))
                     quality = float((hits.sum(axis=0).cumsum() / np.arange(1, top_k + 1)).sum())
                     if quality > best[0]:
@@ -453,6 +448,12 @@ _of_rxml = inspect.signature(RXML.__init__)
 SLEEC.__init__.__signature__ = _of_rxml.replace(  # type: ignore[attr-defined]
     parameters=[p.replace(default="svp") if p.name == "embedding" else p for p in _of_rxml.parameters.values()]
 )
+
+
+def nearest_of(found: NDArray[Any], n_learners: int, knn: int) -> NDArray[Any]:
+    """Of what was found for each row by each learner, the first `knn`."""
+    n = len(found)
+    return np.ascontiguousarray(found.reshape(n, n_learners, -1)[:, :, :knn].reshape(n, n_learners * knn))
 
 
 def unit_labels(Y: Csr) -> Csr:

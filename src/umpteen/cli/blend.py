@@ -1,0 +1,79 @@
+"""umpteen blend"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from umpteen.cli.corpora import LabelDelimiterOption, LabelFieldOption, TextFieldOption, read_texts
+from umpteen.cli.options import FormatOption, LabelsOption, OneBasedOption, ThreadsOption, read_for_model
+
+
+def command(
+    models: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Model directories, two or more.")],
+    target: Annotated[Path, typer.Option("--model", metavar="DIR", help="Where the blend goes; must not exist.")],
+    heldout: Annotated[
+        Path | None, typer.Option("--heldout", help="Data that none of the models was trained on, to find weights.")
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option("--like", metavar="DIR", help="Take the weights of this blend of the same methods instead."),
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option("--candidates", help="Labels each model proposes for a row.", min=1)
+    ] = 50,
+    threads: ThreadsOption = None,
+    labels: LabelsOption = None,
+    format: FormatOption = None,
+    one_based: OneBasedOption = None,
+    text_field: TextFieldOption = None,
+    label_field: LabelFieldOption = None,
+    label_delimiter: LabelDelimiterOption = None,
+) -> None:
+    """Make one model of several that ranks better than each of them.
+
+    The models must have the same features and labels. Their scores become probabilities, and the weights with which
+    those are summed are found on held-out rows: rows the models know would favour the one that learned by heart. The
+    blend is a model like any other, with copies of its members in it, and is calibrated.
+
+    Most accurate: train on nine tenths, blend on the last, train on all, and blend those with the weights found.
+
+    umpteen blend dismec.part rxml.part --heldout last.txt.xz --model part.blend
+
+    umpteen blend dismec.all rxml.all --like part.blend --model all.blend
+    """
+    from umpteen.errors import ParamError
+    from umpteen.memory import format_bytes
+    from umpteen.methods import load as load_method
+    from umpteen.methods.blend import Blend
+    from umpteen.models.store import ModelReader
+    from umpteen.tagger import Tagger, load
+
+    if (heldout is None) == (like is None):
+        raise ParamError("give either --heldout, data to find weights on, or --like, a blend that has them")
+    if target.exists():
+        raise ParamError(f"{target}: already exists; choose another place")
+    loaded = [load(path) for path in models]
+    if like is not None:
+        known = load_method(like)
+        if not isinstance(known, Blend):
+            raise ParamError(f"{like}: must be a blend, but is a {known.name} model")
+        blend = known.over(loaded)
+        blend.save(target)
+    else:
+        assert heldout is not None
+        blend = Blend(loaded, candidates, threads)
+        first = loaded[0]
+        if isinstance(first, Tagger):
+            corpus = read_texts(heldout, format, text_field, label_field, label_delimiter)
+            X, Y = first.encode(corpus.texts, corpus.labels)
+        else:
+            data = read_for_model(first, heldout, format=format, labels=labels, one_based=one_based, threads=threads)
+            X, Y = data.X, data.Y
+        blend.fit(X, Y, target)
+        typer.echo(f"heldout    {heldout} ({X.shape[0]:,} rows)")
+    for path, member, weight in zip(models, blend.members_, blend.weights_, strict=True):
+        typer.echo(f"{weight:<10.3f} {path} ({member.name})")
+    typer.echo(f"model      {target} ({format_bytes(ModelReader(target).n_bytes())})")
