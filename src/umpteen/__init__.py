@@ -44,6 +44,7 @@ _HOMES = {
     "read_svmlight": "umpteen.data.svmlight",
     "read_xc": "umpteen.data.xc_text",
     "read_xc_split": "umpteen.data.xc_text",
+    "tune": "umpteen.tuning",
     "train_test_split": "umpteen.data.split",
     "write_npz": "umpteen.data.npz",
     "write_svmlight": "umpteen.data.svmlight",
@@ -97,3 +98,4 @@ if TYPE_CHECKING:
     from umpteen.tagger import Tagger as Tagger
     from umpteen.tagger import load as load
     from umpteen.text.tfidf import Tfidf as Tfidf
+    from umpteen.tuning import tune as tune

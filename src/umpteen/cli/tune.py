@@ -1,0 +1,119 @@
+"""umpteen tune"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from umpteen.cli.corpora import (
+    LabelDelimiterOption,
+    LabelFieldOption,
+    TextFieldOption,
+    is_corpus,
+    read_texts,
+    refuse_for_texts,
+)
+from umpteen.cli.options import (
+    FormatOption,
+    LabelsOption,
+    OneBasedOption,
+    ThreadsOption,
+    parse_settings,
+    read_data,
+    write_json,
+)
+from umpteen.cli.training import writing
+
+if TYPE_CHECKING:
+    from umpteen.tuning import Tuning
+
+
+def command(
+    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data; a part of it is held out.")],
+    method: Annotated[str, typer.Option("--method", help="Whose settings to tune.")] = "dismec",
+    trials: Annotated[int, typer.Option("--trials", help="Settings to try.", min=1)] = 30,
+    metric: Annotated[str, typer.Option("--metric", help="P@k, nDCG@k or PSP@k; k is 1, 3 or 5.")] = "nDCG@5",
+    heldout: Annotated[float, typer.Option("--heldout", help="Share of the rows to judge by.")] = 0.2,
+    journal: Annotated[Path, typer.Option("--journal", help="Where trials are written; run again to go on.")] = Path(
+        "umpteen.tuning"
+    ),
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="DIR", help="Train on all rows with the best settings, to here.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter to set and not to tune; repeatable."),
+    ] = None,
+    json: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Also write all trials as JSON; - is standard output."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of held-out rows and of the search.")] = 0,
+    threads: ThreadsOption = None,
+    labels: LabelsOption = None,
+    format: FormatOption = None,
+    one_based: OneBasedOption = None,
+    text_field: TextFieldOption = None,
+    label_field: LabelFieldOption = None,
+    label_delimiter: LabelDelimiterOption = None,
+) -> None:
+    """Find good settings of a method by trying them on held-out training rows.
+
+    Bad settings are given up early. Trials are kept in a journal: after an interruption, or to try more, run the same
+    command again. The first trial is the defaults.
+
+    umpteen tune train.txt.xz --method fastxml --trials 40 --metric PSP@5 --model tuned.model
+    """
+    from umpteen.models.store import refuse_finished
+    from umpteen.tagger import Tagger
+    from umpteen.tuning import tune
+
+    fixed = parse_settings(settings or [])
+    if model is not None:
+        refuse_finished(model)  # before the long work, not after it
+    tagger = features = None
+    if is_corpus(train, format):
+        refuse_for_texts(labels=labels, one_based=one_based)
+        corpus = read_texts(train, format, text_field, label_field, label_delimiter)
+        tagger = Tagger(method)
+        features, data = tagger.prepare(corpus.texts, corpus.labels)
+    else:
+        data = read_data(train, format=format, labels=labels, one_based=one_based, threads=threads)
+    try:
+        found = tune(
+            method, data.X, data.Y, trials=trials, metric=metric, heldout=heldout, seed=seed, journal=journal,
+            threads=threads, fixed=fixed, progress=True,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; finished trials are kept in {journal}: run the same command again", err=True)
+        raise typer.Exit(130) from None
+    if json != "-":
+        typer.echo(describe(found))
+    if json is not None:
+        write_json(json, found.as_dict())
+    if model is None:
+        return
+    estimator: Any = found.make(threads=threads)
+    with writing(model):
+        if tagger is not None:
+            tagger.set_params(method=estimator).train(features, data, model, progress=True)
+        else:
+            estimator.fit(data.X, data.Y, model, label_names=data.label_names, progress=True)
+
+
+def describe(found: Tuning) -> str:
+    """The best trials, and how to train with their settings."""
+    whole = [trial for trial in found.trials if trial.value is not None]
+    best = sorted(whole, key=lambda trial: -(trial.value or 0.0))[:5]
+    lines = [
+        f"trials     {len(found.trials)}, of which {len(found.trials) - len(whole)} were given up early",
+        f"defaults   {found.metric} {found.default_value:.2f} on held-out rows",
+    ]
+    for trial in best:
+        listed = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+        lines.append(f"{trial.value:<10.2f} {listed} ({trial.seconds:.1f} s)")
+    chosen = " ".join(f"--set {name}={value}" for name, value in found.params.items())
+    lines.append(f"settings   --method {found.method} {chosen}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,331 @@
+"""Settings found by trying: Optuna chooses them, held-out training rows judge them.
+
+The rows are split once. A trial trains on a quarter, then on half, then on all of the rows that are kept; where it
+does worse than most trials did at that point it is given up. The defaults are the first trial, so that what is found
+is never worse than they are on the rows held out. Trials are written to a journal as they end, and the same call goes
+on with it after an interruption.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from umpteen.data.files import PathLike
+from umpteen.data.matrix import Csr, as_csr
+from umpteen.data.split import split_rows
+from umpteen.errors import DataError, MissingExtraError, ParamError
+from umpteen.evaluation.metrics import evaluate
+from umpteen.methods import method_class
+from umpteen.methods.base import Method, fingerprint
+from umpteen.params import check_count
+from umpteen.progress import Listener, Progress, listening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+METRICS = tuple(f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5))
+#: Shares of the kept rows that a trial trains on, one after the other.
+_RUNGS = (0.25, 0.5, 1.0)
+#: Trials that are never given up: nobody knows yet what is bad.
+_PATIENT_TRIALS = 4
+#: With fewer rows the first steps would say little: trials train once, on all.
+_ROWS_FOR_RUNGS = 2000
+
+
+@dataclass(frozen=True)
+class Between:
+    """Any number from low to high, by their logarithm."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of some values."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is tried of a method.
+
+    Parameters
+    ----------
+    search
+        Parameter -> what it may be.
+    cheap
+        Parameters that are smaller in trials than in the model that is trained in the end: they cost time and are
+        better the larger they are.
+    """
+
+    search: Mapping[str, Between | OneOf]
+    cheap: Mapping[str, Any] = field(default_factory=dict)
+
+
+_FLAG = OneOf((False, True))
+_FEATURES = {"normalize": _FLAG, "tfidf": _FLAG}
+_FOREST: dict[str, Between | OneOf] = {"C_delta": Between(0.2, 10.0), "max_leaf": OneOf((3, 5, 10, 20)), **_FEATURES}
+_EMBEDDING = {
+    "rank": OneOf((50, 100, 150)),
+    "n_neighbors": OneOf((50, 100, 250)),
+    "start": OneOf(("labels", "random")),
+    "iterations": OneOf((8, 15, 30)),
+    **_FEATURES,
+}
+
+SPACES: dict[str, Space] = {
+    "centroid": Space(_FEATURES),
+    "dismec": Space({"C": Between(0.03, 10.0), "positive_weight": Between(0.3, 10.0), "bias": OneOf((0.3, 1.0, 3.0)),
+                     "tfidf": _FLAG}),
+    "ppdsparse": Space({"lambda_": Between(1e-4, 0.3), "tau": Between(0.05, 10.0), "bias": OneOf((0.3, 1.0, 3.0)),
+                        "tfidf": _FLAG}, {"eps": 0.01}),
+    "pdsparse": Space({"lambda_": Between(1e-3, 0.3), "C": Between(0.1, 10.0), "tfidf": _FLAG}),
+    "fastxml": Space(_FOREST, {"n_trees": 20}),
+    "pfastrexml": Space({"alpha": OneOf((0.6, 0.7, 0.8, 0.9, 0.95)), "gamma": Between(3.0, 100.0), **_FOREST},
+                        {"n_trees": 20}),
+    "rxml": Space(_EMBEDDING, {"n_learners": 2}),
+    "sleec": Space(_EMBEDDING, {"n_learners": 2}),
+    "rxml-global": Space({"rank": OneOf((50, 100, 200, 300)), "iterations": OneOf((15, 30, 60)), **_FEATURES}),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting that was tried. `value` is None where it was given up, which happened at `rows` rows."""
+
+    number: int
+    params: dict[str, Any]
+    value: float | None
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was found.
+
+    Attributes
+    ----------
+    params : dict
+        The best settings, without those that are left at their defaults.
+    value, default_value : float
+        The metric on the rows held out, in percent: of the best settings, and of the defaults.
+    trials : list of Trial
+    """
+
+    method: str
+    metric: str
+    params: dict[str, Any]
+    value: float
+    default_value: float
+    trials: list[Trial]
+
+    def make(self, **params: Any) -> Method:
+        """A method with the settings found, to be trained on all rows."""
+        method: Method = method_class(self.method)(**self.params | params)
+        return method
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and dicts that the json module can write."""
+        names = ("method", "metric", "params", "value", "default_value")
+        return {name: getattr(self, name) for name in names} | {"trials": [vars(trial) for trial in self.trials]}
+
+
+def tune(
+    method: str,
+    X: Any,
+    Y: Any,
+    *,
+    trials: int = 30,
+    metric: str = "nDCG@5",
+    heldout: float = 0.2,
+    seed: int = 0,
+    journal: PathLike | None = None,
+    threads: int | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    progress: bool | Listener = False,
+) -> Tuning:
+    """Tries settings of a method and returns the best.
+
+    Parameters
+    ----------
+    method
+        Its name.
+    X, Y
+        Training rows; a part of them is held out. Test rows have no place here.
+    trials
+        How many settings to try, those of the journal included.
+    metric
+        What to maximise: P@k, nDCG@k or PSP@k, k being 1, 3 or 5.
+    heldout
+        The share of rows to judge by.
+    journal
+        A file to which trials are written as they end. With one of the same method, metric and rows it goes on.
+    fixed
+        Parameters that are not tried but set.
+    """
+    optuna = _import_optuna()
+    cls = method_class(method)
+    check_count("trials", trials)
+    if metric not in METRICS:
+        raise ParamError(f"metric must be one of {', '.join(METRICS)}, but is {metric!r}")
+    fixed = dict(fixed or {})
+    cls.check_param_names(fixed)
+    X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
+    cls(**fixed)._check_training(X, Y, Y.shape[1], None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # fewer rows held out than asked for are fine
+        mask = split_rows(Y, heldout, seed=seed)
+    if not (np.diff(Y[mask].indptr) > 0).any():
+        raise DataError("tuning needs rows with labels to judge by, but every label is needed for training")
+    space = {name: what for name, what in SPACES[method].search.items() if name not in fixed}
+    if X.nnz and X.data.min() < 0:
+        space.pop("tfidf", None)  # which is for counts
+    if not space:
+        raise ParamError(
+            f"there is nothing to tune in {method} but {', '.join(SPACES[method].search)}, which are fixed"
+        )
+    defaults = {name: value for name, value in cls.param_defaults().items() if name in space}
+    cheap = {name: value for name, value in SPACES[method].cheap.items() if name not in fixed}
+    given = {**cheap, **fixed, "threads": threads}
+    rungs = _choose_rows(np.flatnonzero(~mask), seed)
+
+    def objective(trial: Any) -> float:
+        params = {name: _suggest(trial, name, what) for name, what in space.items()}
+        value = 0.0
+        for step, rows in enumerate(rungs):
+            trial.set_user_attr("rows", len(rows))
+            value = _judge(cls(**params | given), X[rows], Y[rows], X[mask], Y[mask], metric)
+            trial.report(value, step)
+            if step + 1 < len(rungs) and trial.should_prune():
+                raise optuna.TrialPruned
+        return value
+
+    with _quiet(optuna), listening(progress, f"tuning {method}") as listener:
+        study = optuna.create_study(
+            study_name=method,
+            storage=_open_journal(optuna, journal),
+            load_if_exists=True,
+            direction="maximize",
+            sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=max(5, trials // 4)),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=_PATIENT_TRIALS),
+        )
+        identity = {
+            "metric": metric,
+            "fixed": repr(sorted(fixed.items())),
+            "rows": fingerprint(X),
+            "labels": fingerprint(Y),
+        }
+        _check_journal(study, identity, journal)
+        if not study.trials:
+            study.enqueue_trial(_within(defaults, space))
+        done = len(_ended(study))
+        listener(Progress(done, trials, done, trials))
+
+        def tell(_: Any, __: Any) -> None:
+            ended = len(_ended(study))
+            listener(Progress(ended, trials, ended, trials))
+
+        if done < trials:
+            study.optimize(objective, n_trials=trials - done, callbacks=[tell])
+    return _report(study, method, metric, fixed, cls.param_defaults())
+
+
+def _judge(model: Method, X: Csr, Y: Csr, X_out: Csr, Y_out: Csr, metric: str) -> float:
+    model.fit(X, Y)
+    labels, _ = model.predict_topk(X_out, 5)
+    return float(evaluate(Y_out, labels, Y, deciles=False)[metric])
+
+
+def _choose_rows(rows: np.ndarray[Any, Any], seed: int) -> list[np.ndarray[Any, Any]]:
+    """For each step of a trial the rows to train on, each a part of the next."""
+    if len(rows) < _ROWS_FOR_RUNGS:
+        return [rows]
+    order = np.random.default_rng(seed).permutation(len(rows))
+    return [rows[np.sort(order[: round(share * len(rows))])] for share in _RUNGS]
+
+
+def _suggest(trial: Any, name: str, what: Between | OneOf) -> Any:
+    if isinstance(what, Between):
+        # Three digits: nobody wants to copy more, and nothing depends on them.
+        return float(f"{trial.suggest_float(name, what.low, what.high, log=True):.3g}")
+    return trial.suggest_categorical(name, what.values)
+
+
+def _within(defaults: Mapping[str, Any], space: Mapping[str, Between | OneOf]) -> dict[str, Any]:
+    """The defaults, as far as they are in the space at all."""
+    inside = {}
+    for name, value in defaults.items():
+        what = space[name]
+        if isinstance(what, Between):
+            inside[name] = min(max(float(value), what.low), what.high)
+        elif value in what.values:
+            inside[name] = value
+    return inside
+
+
+def _report(study: Any, method: str, metric: str, fixed: Mapping[str, Any], defaults: Mapping[str, Any]) -> Tuning:
+    ended = _ended(study)
+    trials = []
+    for trial in ended:
+        params = {name: float(f"{v:.3g}") if isinstance(v, float) else v for name, v in trial.params.items()}
+        value = float(trial.value) if trial.state.name == "COMPLETE" else None
+        seconds = trial.duration.total_seconds() if trial.duration else 0.0
+        trials.append(Trial(trial.number, params, value, int(trial.user_attrs["rows"]), seconds))
+    whole = [trial for trial in trials if trial.value is not None]
+    best = max(whole, key=lambda trial: (trial.value or 0.0, -trial.number))
+    params = {name: value for name, value in best.params.items() if value != defaults[name]}
+    assert best.value is not None
+    assert whole[0].value is not None
+    return Tuning(method, metric, {**params, **fixed}, best.value, whole[0].value, trials)
+
+
+def _ended(study: Any) -> list[Any]:
+    return [trial for trial in study.trials if trial.state.name in ("COMPLETE", "PRUNED")]
+
+
+def _open_journal(optuna: Any, path: PathLike | None) -> Any:
+    if path is None:
+        return None
+    from optuna.storages.journal import JournalFileBackend
+
+    return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+
+
+def _check_journal(study: Any, identity: Mapping[str, str], path: PathLike | None) -> None:
+    """A journal is gone on with only where it was begun with the same question."""
+    for name, value in identity.items():
+        known = study.user_attrs.get(name)
+        if known is None:
+            study.set_user_attr(name, value)
+        elif known != value:
+            raise ParamError(f"{path}: this journal is of another tuning, whose {name} differ; choose another file")
+
+
+def _import_optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtraError("tuning needs Optuna. Install it with: pip install 'umpteen[tune]'") from error
+    return optuna
+
+
+@contextmanager
+def _quiet(optuna: Any) -> Iterator[None]:
+    """Without Optuna's own log, and without its warnings about what is experimental."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)

@@ -1,0 +1,114 @@
+"""Settings found by trying."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import umpteen
+from umpteen.cli.main import app
+from umpteen.errors import DataError, ParamError
+from umpteen.methods import METHODS, method_class
+from umpteen.tuning import SPACES, OneOf
+
+
+def test_every_method_has_a_space_its_parameters_fit():
+    assert set(SPACES) == set(METHODS)
+    for name, space in SPACES.items():
+        known = method_class(name).param_defaults()
+        assert {*space.search, *space.cheap} <= set(known)
+        for parameter, what in space.search.items():
+            ends = what.values if isinstance(what, OneOf) else (what.low, what.high)
+            assert isinstance(what, OneOf) or what.low <= known[parameter] <= what.high
+            for end in ends:
+                method_class(name)(**{parameter: end}).validate()
+
+
+@pytest.mark.parametrize("method", ["dismec", "fastxml"])
+def test_better_than_the_defaults_on_bibtex(bibtex, method):
+    train, test = bibtex
+    found = umpteen.tune(method, train.X, train.Y, trials=8, metric="nDCG@5", threads=2)
+    assert found.value > found.default_value
+    assert len(found.trials) == 8
+    scores = [
+        umpteen.evaluate(test.Y, model.fit(train.X, train.Y).predict_topk(test.X, 5)[0], deciles=False)["nDCG@5"]
+        for model in (method_class(method)(threads=2), found.make(threads=2))
+    ]
+    assert scores[1] > scores[0]
+
+
+def test_bad_trials_are_given_up_and_a_journal_goes_on(bibtex, tmp_path, monkeypatch):
+    train, _ = bibtex
+    options = {"metric": "P@1", "journal": tmp_path / "j", "threads": 2}
+    first = umpteen.tune("centroid", train.X, train.Y, trials=2, **options)
+    fitted = []
+    fit = umpteen.Centroid.fit
+    monkeypatch.setattr(umpteen.Centroid, "fit", lambda self, X, Y: fitted.append(X.shape[0]) or fit(self, X, Y))
+    more = umpteen.tune("centroid", train.X, train.Y, trials=12, **options)
+    assert more.trials[:2] == first.trials
+    assert len(more.trials) == 12
+    given_up = [trial for trial in more.trials if trial.value is None]
+    assert given_up
+    assert all(trial.rows < 0.8 * train.n_rows for trial in given_up)
+    assert len(fitted) < 3 * 10
+    assert umpteen.tune("centroid", train.X, train.Y, trials=5, **options).trials == more.trials
+    with pytest.raises(ParamError, match="of another tuning, whose metric differ"):
+        umpteen.tune("centroid", train.X, train.Y, trials=2, **options | {"metric": "P@5"})
+
+
+def test_the_same_seed_finds_the_same(tiny):
+    one, two = (umpteen.tune("dismec", tiny.X, tiny.Y, trials=5, seed=3) for _ in range(2))
+    assert [trial.params for trial in one.trials] == [trial.params for trial in two.trials]
+    assert one.value == two.value
+
+
+def test_refusals(tiny):
+    for options, message in (
+        ({"metric": "accuracy"}, "metric must be one of P@1"),
+        ({"trials": 0}, "trials must be"),
+        ({"fixed": {"D": 1}}, "has no parameter 'D'"),
+        ({"fixed": {"normalize": True, "tfidf": False}}, "nothing to tune"),
+        ({"heldout": 1.5}, "test_size must be"),
+    ):
+        with pytest.raises(ParamError, match=message):
+            umpteen.tune("centroid", tiny.X, tiny.Y, **options)
+    with pytest.raises(ParamError, match="method must be one of"):
+        umpteen.tune("blend", tiny.X, tiny.Y)
+    with pytest.raises(DataError, match="every label is needed"):
+        umpteen.tune("dismec", np.eye(3), np.eye(3))
+
+
+def test_values_below_zero_are_not_tried_with_tfidf(tiny):
+    X = tiny.X.copy()
+    X.data[0] = -1
+    assert all("tfidf" not in trial.params for trial in umpteen.tune("centroid", X, tiny.Y, trials=2).trials)
+
+
+def test_command_line(tmp_path):
+    data = umpteen.make_synthetic(300, 100, 10, seed=1)
+    umpteen.write_xc(data, tmp_path / "train.txt")
+    words = ["tune", tmp_path / "train.txt", "--method", "dismec", "--trials", 3, "--set", "tfidf=false"]
+    words += ["--journal", tmp_path / "j", "--json", tmp_path / "t.json", "--model", tmp_path / "m"]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    assert "defaults   nDCG@5" in done.output
+    assert "settings   --method dismec" in done.output
+    report = json.loads((tmp_path / "t.json").read_text())
+    assert len(report["trials"]) == 3
+    assert umpteen.load(tmp_path / "m").get_params()["C"] == report["params"].get("C", 1.0)
+    again = CliRunner().invoke(app, [str(word) for word in words])
+    assert isinstance(again.exception, umpteen.errors.ModelExistsError)
+
+
+def test_texts(tmp_path):
+    from .test_tagger import SHORT
+
+    rows = [json.dumps({"text": t, "labels": names}) for t, names in zip(*SHORT, strict=True)]
+    (tmp_path / "c.jsonl").write_text("\n".join(rows))
+    words = ["tune", tmp_path / "c.jsonl", "--method", "centroid", "--trials", 2, "--journal", tmp_path / "j"]
+    done = CliRunner().invoke(app, [str(word) for word in [*words, "--model", tmp_path / "m"]])
+    assert done.exit_code == 0, done.output
+    assert umpteen.load(tmp_path / "m").suggest("wine tax", 1)[0][0] in ("tax", "wine")
