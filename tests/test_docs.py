@@ -30,11 +30,12 @@ def test_from_text_to_tags(cooking, tmp_path, monkeypatch):  # noqa: F811
     assert names["tagger"].suggest("How do I season a cast iron pan?", 1)[0][0] == "cast-iron"
 
 
-def test_scikit_learn():
-    code = blocks("scikit_learn.md")
+@pytest.mark.parametrize("page", ["scikit_learn.md", "tuning_and_blending.md"])
+def test_blocks_run_by_themselves(page):
+    code = blocks(page)
     assert code
     for block in code:
-        exec(compile(block, "docs/scikit_learn.md", "exec"), {})
+        exec(compile(block, f"docs/{page}", "exec"), {})
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
