@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import umpteen
 from umpteen.cli.main import app
 from umpteen.demo import gather_corpus
+from umpteen.models.store import kept_metrics
 
 TEXTS = ["herring quotas in the north sea", "cod quotas in the sea", "a tax on wine", "wine and beer tax", "the sea"]
 LABELS = [["fish", "sea"], ["fish", "sea"], ["tax", "wine"], ["tax", "wine"], ["sea"]]
@@ -74,6 +75,16 @@ def test_predict_and_evaluate_texts(corpus, model, tmp_path):
     assert json.loads((tmp_path / "m.json").read_text())["P@1"] == 100
 
 
+def test_metrics_can_be_kept_with_the_model(corpus, tmp_path):
+    run("train", corpus, "--method", "centroid", "--model", tmp_path / "m", "--valid", corpus)
+    assert kept_metrics(tmp_path / "m")["P@1"] == 100
+    run("train", corpus, "--method", "centroid", "--model", tmp_path / "n")
+    assert kept_metrics(tmp_path / "n") is None
+    run("evaluate", tmp_path / "n", corpus, "--keep", "--json", tmp_path / "m.json")
+    assert kept_metrics(tmp_path / "n") == json.loads((tmp_path / "m.json").read_text())
+    assert umpteen.load(tmp_path / "n", checksums=True).suggest("wine")
+
+
 def test_other_shapes_of_corpora(model, tmp_path):
     table = tmp_path / "table.csv"
     rows = zip(TEXTS * 4, LABELS * 4, strict=True)
@@ -103,7 +114,16 @@ def test_options_of_numbers_are_refused(corpus, tmp_path):
 
 def test_the_demo(tmp_path):
     out = run("demo", tmp_path / "d", "--package", "email", "--package", "logging", "--threads", "2")
-    for expected in ("docstrings", "centroid", "dismec", "fastxml", "PSP@5", "why", "umpteen suggest"):
+    for expected in (
+        "docstrings",
+        "centroid",
+        "dismec",
+        "fastxml",
+        "PSP@5",
+        "why",
+        "umpteen suggest",
+        "umpteen serve",
+    ):
         assert expected in out
     report = (tmp_path / "d" / "report.html").read_text()
     assert report.count("<svg") == 4

@@ -32,6 +32,9 @@ def command(
         str | None,
         typer.Option("--json", metavar="FILE", help="Also write all metrics as JSON; - is standard output."),
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the metrics with the model, for `umpteen serve` to show.")
+    ] = False,
     a: Annotated[float | None, typer.Option("--A", help="Propensity constant A; by default 0.55.")] = None,
     b: Annotated[float | None, typer.Option("--B", help="Propensity constant B; by default 1.5.")] = None,
     threads: ThreadsOption = None,
@@ -59,6 +62,10 @@ def command(
         typer.echo(str(metrics))
     if json is not None:
         write_json(json, metrics.as_dict())
+    if keep:
+        from umpteen.models.store import keep_metrics
+
+        keep_metrics(model, metrics.as_dict())
 
 
 def _evaluate_rows(

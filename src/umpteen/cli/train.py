@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +30,9 @@ from umpteen.cli.options import (
 )
 from umpteen.cli.training import describe_work, writing
 from umpteen.errors import ParamError
+
+if TYPE_CHECKING:
+    from umpteen.evaluation.metrics import Metrics
 
 
 def command(
@@ -118,8 +121,7 @@ def command(
     if held_out is not None:
         from umpteen.cli.evaluate import evaluate_model
 
-        typer.echo(f"valid      {valid}")
-        typer.echo(str(evaluate_model(estimator, held_out, threads=threads)))
+        _tell_metrics(valid, evaluate_model(estimator, held_out, threads=threads), model)
 
 
 def _train_on_texts(
@@ -150,5 +152,13 @@ def _train_on_texts(
     with writing(model):
         tagger.train(vectorizer, data, model, resume=resume, progress=True)
     if held_out is not None:
-        typer.echo(f"valid      {valid}")
-        typer.echo(str(tagger.evaluate(held_out.texts, held_out.labels)))
+        _tell_metrics(valid, tagger.evaluate(held_out.texts, held_out.labels), model)
+
+
+def _tell_metrics(valid: Path | None, metrics: Metrics, model: Path) -> None:
+    """Prints how good a model is, and keeps it with the model."""
+    from umpteen.models.store import keep_metrics
+
+    typer.echo(f"valid      {valid}")
+    typer.echo(str(metrics))
+    keep_metrics(model, metrics.as_dict())

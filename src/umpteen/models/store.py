@@ -7,6 +7,7 @@
         indptr.npy  weights.npy  …
       shard-00001/ …
       preprocessing/ names/    parts that belong to the whole model, where it has them
+      metrics.json             how good it was found to be, if somebody kept that; not part of the model
 
 The directory is also the checkpoint. A part is written under a temporary name, synced and renamed, so it is there
 whole or not at all; the manifest says ``"complete": false`` and lists the planned shards until the last one is in.
@@ -44,6 +45,7 @@ FORMAT = "umpteen-model"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PART = "part.json"
+METRICS = "metrics.json"
 _WRITERS_OWN = ("format", "format_version", "complete", "planned", "shards", "parts")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _DTYPES = ("uint8", "uint16", "uint32", "int32", "int64", "float16", "float32", "float64")
@@ -270,6 +272,23 @@ def read_manifest(path: PathLike) -> dict[str, Any]:
         for name in shards:  # type: ignore[union-attr]
             _require(file, name in parts, f"shard {name} has no entry in parts")  # type: ignore[operator]
     return manifest
+
+
+def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
+    """Writes beside a finished model how good it was found to be, in place of what was kept before."""
+    path = Path(path)
+    if not read_manifest(path)["complete"]:
+        raise ModelUnfinishedError(f"{path}: training was interrupted, so there are no metrics to keep")
+    with _explain_os_error(path / METRICS):
+        temporary = path / f".tmp-{METRICS}"
+        _write_json(temporary, dict(metrics))
+        temporary.replace(path / METRICS)
+
+
+def kept_metrics(path: PathLike) -> dict[str, Any] | None:
+    """What `keep_metrics` wrote, or None."""
+    file = Path(path) / METRICS
+    return _read_json(file) if file.is_file() else None
 
 
 def check_part(directory: Path, record: Mapping[str, Any], *, checksums: bool) -> None:
