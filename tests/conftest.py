@@ -46,6 +46,23 @@ def tiny() -> umpteen.Dataset:
     return umpteen.make_synthetic(300, 200, 40, labels_per_row=3, features_per_row=20, seed=7)
 
 
+@pytest.fixture(scope="session")
+def served_models(tmp_path_factory) -> dict[str, str]:
+    """Two models of texts and one of numbers, without label names."""
+    from umpteen.models.store import keep_metrics
+    from umpteen.serving.settings import name_models
+
+    from .serving import LABELS, TEXTS, train
+
+    folder = tmp_path_factory.mktemp("served")
+    train(umpteen.DiSMEC()).save(folder / "tags.model")
+    train(umpteen.FastXML(n_trees=5, normalize=True)).save(folder / "trees.model")
+    data = umpteen.make_synthetic(300, 200, 40, labels_per_row=3, features_per_row=20, seed=7)
+    umpteen.DiSMEC().fit(data.X, data.Y).save(folder / "numbers.model")
+    keep_metrics(folder / "tags.model", umpteen.load(folder / "tags.model").evaluate(TEXTS, LABELS).as_dict())
+    return name_models([str(folder / name) for name in ("tags.model", "trees.model", "numbers.model")])
+
+
 @pytest.fixture(params=_native.available_simd())
 def simd(request):
     """Runs a test once per instruction set this machine has."""

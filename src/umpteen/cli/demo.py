@@ -51,7 +51,7 @@ def command(
     from umpteen.data.split import split_rows
     from umpteen.demo import gather_corpus
     from umpteen.methods import method_class
-    from umpteen.models.store import ModelReader
+    from umpteen.models.store import ModelReader, keep_metrics
     from umpteen.tagger import Tagger, encode_labels
     from umpteen.text.tfidf import Tfidf
 
@@ -104,6 +104,7 @@ def command(
         tagger.train(features, data, model, progress=True)
         seconds = time.perf_counter() - started
         metrics = tagger.evaluate(test.texts, test.labels)
+        keep_metrics(model, metrics.as_dict())
         before, after = tagger.reliability(test.texts, test.labels)
         cells = [f"{metrics[key]:.1f}" for key in ("P@1", "P@3", "P@5", "PSP@1", "PSP@5")]
         size = f"{ModelReader(model).n_bytes() / 1e6:.1f} MB"
@@ -125,6 +126,11 @@ def command(
         soft_wrap=True,
     )
     console.print(f"         umpteen evaluate {model} {directory}/test.jsonl")
+    others = " ".join(str(directory / f"{name}.model") for name in METHODS if name != best)
+    console.print(
+        f"         umpteen serve {model} {others}   [dim]# a page to try them on; pip install 'umpteen\\[serve]'[/]",
+        soft_wrap=True,
+    )
     console.print(f"[dim]{time.perf_counter() - begun:.0f} s in all[/]")
 
 

@@ -6,7 +6,20 @@ import sys
 
 import typer
 
-from umpteen.cli import add_labels, blend, demo, evaluate, inspect, predict, prune, suggest, synthetic, train, tune
+from umpteen.cli import (
+    add_labels,
+    blend,
+    demo,
+    evaluate,
+    inspect,
+    predict,
+    prune,
+    serve,
+    suggest,
+    synthetic,
+    train,
+    tune,
+)
 from umpteen.errors import UmpteenError
 
 app = typer.Typer(
@@ -17,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, train, suggest, predict, evaluate, inspect, prune, add_labels, blend, tune, synthetic):
+for module in (demo, train, suggest, serve, predict, evaluate, inspect, prune, add_labels, blend, tune, synthetic):
     app.command(name=module.__name__.rsplit(".", 1)[1].replace("_", "-"))(module.command)
 
 

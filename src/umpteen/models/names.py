@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -9,6 +10,9 @@ from numpy.typing import NDArray
 
 from umpteen.errors import ModelCorruptError
 from umpteen.models.store import Part
+
+#: Bytes of names searched at a time.
+_PIECE = 1 << 18
 
 
 class Names(Sequence[str]):
@@ -41,6 +45,31 @@ class Names(Sequence[str]):
     def to_part(self) -> Part:
         return Part({"data": self._data, "ends": self._ends})
 
+    def find(self, query: str, most: int) -> list[int]:
+        """Numbers of names that hold a text, in either case, rising; not more than `most`.
+
+        The bytes are searched as they lie, a piece at a time: nothing is decoded, and other threads get their turn.
+        """
+        wanted = re.compile(_either_case(query), re.IGNORECASE)
+        found: list[int] = []
+        first = 0
+        while first < len(self) and len(found) < most:
+            begin = int(self._ends[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(self._ends, begin + _PIECE)))
+            ends = self._ends[first:last]
+            piece = self._data[begin : int(ends[-1])].tobytes()
+            at = 0
+            while len(found) < most and (match := wanted.search(piece, at)):
+                i = int(np.searchsorted(ends, begin + match.start(), side="right"))
+                end = int(ends[i]) - begin
+                if match.end() <= end:
+                    found.append(first + i)
+                    at = end
+                else:  # across two names
+                    at = match.start() + 1
+            first = last
+        return found
+
     def __len__(self) -> int:
         return len(self._ends)
 
@@ -59,3 +88,12 @@ class Names(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
+
+
+def _either_case(text: str) -> bytes:
+    """A pattern over UTF-8; bytes beyond ASCII have no case for `re`, so both cases are spelled out."""
+    return b"".join(
+        b"(?:" + b"|".join(re.escape(form.encode("utf-8", "surrogatepass")) for form in forms) + b")"
+        for character in text
+        for forms in [dict.fromkeys((character, character.lower(), character.upper()))]
+    )

@@ -1,0 +1,302 @@
+"""The routes: each turns a request into a question to a model, and its answer into JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.resources
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.routing import Route, Router
+from starlette.types import Receive
+
+from umpteen.serving import schema
+from umpteen.serving.counts import Counts
+from umpteen.serving.gate import OTHER, Answer, Endpoint, Gate
+from umpteen.serving.openapi import describe_api
+from umpteen.serving.problems import Problem
+from umpteen.serving.served import OpenModel, Served, SuggestJob, find
+from umpteen.serving.settings import Settings
+
+#: Larger bodies are parsed in a thread, so that no other request waits for it.
+_SMALL_BODY = 1 << 16
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_SUGGEST = msgspec.json.Decoder(schema.SuggestRequest)
+_BATCH = msgspec.json.Decoder(schema.BatchRequest)
+_EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
+LONGEST_QUERY, MOST_LABELS = 200, 100
+
+
+class Api:
+    """The endpoints, and what they share."""
+
+    def __init__(self, settings: Settings, counts: Counts, models: dict[str, Served]) -> None:
+        self.settings, self.counts, self.models = settings, counts, models
+        self.ready = False
+        self._arriving: dict[asyncio.Task[Any], float] = {}  # requests that are being read, and until when
+        self._files = _read_page()
+        self._openapi = msgspec.json.encode(
+            describe_api(settings, {served.model.takes for served in models.values()})
+        )
+
+    # --- labels of texts ----------------------------------------------------------------------------------------
+
+    async def suggest(self, request: Request) -> Answer:
+        ask = await self._read(request, _SUGGEST)
+        served = find(self.models, ask.model)
+        self._check_top_k(ask)
+        self._check_text(ask.text)
+        return Answer(await served.suggestions.submit(SuggestJob(ask, [ask], batch=False)))
+
+    async def suggest_batch(self, request: Request) -> Answer:
+        ask = await self._read(request, _BATCH)
+        served = find(self.models, ask.model)
+        self._check_top_k(ask)
+        n = len(ask.documents)
+        if n > self.settings.max_documents:
+            raise Problem(
+                413, "too_many_documents", f"there may be {self.settings.max_documents} documents, but there are {n}"
+            )
+        for document in ask.documents:
+            self._check_text(document.text)
+        if n == 0:
+            return Answer(b"[]")
+        return Answer(await served.suggestions.submit(SuggestJob(ask, ask.documents, batch=True), n))
+
+    async def explain(self, request: Request) -> Answer:
+        ask = await self._read(request, _EXPLAIN)
+        self._check_text(ask.text)
+        return await self._question(ask.model, lambda model: model.explain(ask))
+
+    # --- about the models ---------------------------------------------------------------------------------------
+
+    async def labels(self, request: Request) -> Answer:
+        query = request.query_params.get("query", "")
+        if len(query) > LONGEST_QUERY:
+            raise Problem(422, "invalid_request", f"query may have {LONGEST_QUERY} characters, but has {len(query)}")
+        limit = request.query_params.get("limit", "20")
+        if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_LABELS):
+            raise Problem(
+                422, "invalid_request", f"limit must be a number from 1 to {MOST_LABELS}, but is {limit!r:.50}"
+            )
+        return await self._question(
+            request.query_params.get("model"), lambda model: model.find_labels(query, int(limit))
+        )
+
+    async def list_models(self, request: Request) -> Answer:
+        settings = self.settings
+        limits = schema.Limits(
+            settings.max_body_bytes, settings.max_characters, settings.max_documents, settings.max_top_k
+        )
+        models = [schema.ModelSummary(**served.model.summary(served.id)) for served in self.models.values()]
+        return Answer(msgspec.json.encode(schema.ModelsResponse(models, limits)))
+
+    async def show_model(self, request: Request) -> Answer:
+        model_id = request.path_params["model_id"]
+        return await self._question(model_id, lambda model: model.facts(model_id))
+
+    async def frequencies(self, request: Request) -> Answer:
+        drawn = await self._question(request.path_params["model_id"], lambda model: model.frequencies())
+        return Answer(drawn.body, b"image/svg+xml")
+
+    # --- about the server ---------------------------------------------------------------------------------------
+
+    async def healthz(self, request: Request) -> Answer:
+        return Answer(b'{"status":"ok"}')
+
+    async def readyz(self, request: Request) -> Answer:
+        if not self.ready:
+            raise Problem(503, "not_ready", "the server is starting or stopping", {"Retry-After": "1"})
+        return Answer(b'{"status":"ready"}')
+
+    async def metrics(self, request: Request) -> Answer:
+        self.tell()
+        return Answer(self.counts.render(), b"text/plain; version=0.0.4; charset=utf-8")
+
+    async def openapi(self, request: Request) -> Answer:
+        return Answer(self._openapi)
+
+    async def page(self, request: Request) -> Answer:
+        name = request.path_params.get("name", "index.html")
+        if name not in self._files:  # the only files there are; none is looked for
+            raise Problem(404, "not_found", "not found")
+        return Answer(self._files[name], f"{_TYPES[Path(name).suffix]}; charset=utf-8".encode())
+
+    # --- shared -------------------------------------------------------------------------------------------------
+
+    async def _question(self, model_id: str | None, ask: Callable[[OpenModel], bytes]) -> Answer:
+        return Answer(await find(self.models, model_id).questions.submit(ask))
+
+    async def _read(self, request: Request, decoder: msgspec.json.Decoder[schema.T]) -> schema.T:
+        headers = dict(request.scope["headers"])  # as they come: most of them nobody asks for
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+            raise Problem(415, "unsupported_media_type", "the body must be JSON, sent as application/json")
+        most = self.settings.max_body_bytes
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and (len(length) > 18 or int(length) > most):
+            raise _too_large(most)
+        body = await self._body(request.receive, most)
+        if len(body) <= _SMALL_BODY:
+            return schema.decode(body, decoder)
+        return await asyncio.to_thread(schema.decode, body, decoder)
+
+    async def _body(self, receive: Receive, most: int) -> bytes:
+        parts: list[bytes] = []
+        n_bytes, more = 0, True
+        task = asyncio.current_task()
+        assert task is not None
+        self._arriving[task] = time.monotonic() + self.settings.timeout
+        try:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Problem(400, "disconnected", "the client left before its request was whole")
+                part, more = message.get("body", b""), message.get("more_body", False)
+                n_bytes += len(part)
+                if n_bytes > most:
+                    raise _too_large(most)
+                parts.append(part)
+        except asyncio.CancelledError:
+            if self._arriving[task] > 0:
+                raise
+            task.uncancel()
+            raise Problem(408, "timeout", f"the request did not arrive within {self.settings.timeout:g} s") from None
+        finally:
+            del self._arriving[task]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def give_up_late(self) -> None:
+        """Ends requests that take too long to arrive. Looked at from time to time: a timer for each would cost more
+        than most requests do."""
+        now = time.monotonic()
+        for task, deadline in self._arriving.items():
+            if 0 < deadline < now:
+                self._arriving[task] = 0.0
+                task.cancel()
+
+    def _check_top_k(self, ask: schema.Asking) -> None:
+        if not isinstance(ask.top_k, str) and ask.top_k > self.settings.max_top_k:
+            raise Problem(
+                422, "invalid_request", f"top_k may be at most {self.settings.max_top_k}, but is {ask.top_k}"
+            )
+
+    def _check_text(self, text: Any) -> None:
+        if text is not UNSET and len(text) > self.settings.max_characters:
+            raise Problem(
+                413,
+                "text_too_long",
+                f"a text may have {self.settings.max_characters} characters, but one has {len(text)}",
+            )
+
+    def tell(self) -> None:
+        """Notes how things stand for /metrics, whichever worker is asked."""
+        waiting = {served.id: served.suggestions.rows_waiting for served in self.models.values()}
+        self.counts.now(waiting, self.gate.open_requests)
+
+    gate: Gate
+
+
+def make_app(settings: Settings, counts: Counts | None = None) -> Gate:
+    """The application, its models open.
+
+    Parameters
+    ----------
+    counts
+        Where requests are counted; by default in this process.
+    """
+    if counts is None:
+        counts = make_counts(settings)
+    models = {name: Served(name, path, settings, counts) for name, path in settings.models.items()}
+    api = Api(settings, counts, models)
+    handlers: dict[str, tuple[str, Callable[[Request], Awaitable[Answer]]]] = {
+        "/v1/suggest": ("POST", api.suggest),
+        "/v1/suggest-batch": ("POST", api.suggest_batch),
+        "/v1/explain": ("POST", api.explain),
+        "/v1/labels": ("GET", api.labels),
+        "/v1/models": ("GET", api.list_models),
+        "/v1/models/{model_id}": ("GET", api.show_model),
+        "/v1/models/{model_id}/label-frequencies.svg": ("GET", api.frequencies),
+        "/healthz": ("GET", api.healthz),
+        "/readyz": ("GET", api.readyz),
+        "/metrics": ("GET", api.metrics),
+        "/openapi.json": ("GET", api.openapi),
+        "/": ("GET", api.page),
+        "/page/{name}": ("GET", api.page),
+    }
+    endpoints = {path: Endpoint(path if path in ROUTES else "/", handler) for path, (_, handler) in handlers.items()}
+    routes = [Route(path, endpoints[path], methods=[method]) for path, (method, _) in handlers.items()]
+    router = Router(routes, redirect_slashes=False, lifespan=lambda app: _life(api))
+    direct = {(method, path): endpoints[path] for path, (method, _) in handlers.items() if "{" not in path}
+    api.gate = Gate(router, direct, settings, counts)
+    api.gate.api = api
+    return api.gate
+
+
+#: What requests are told apart by in the counts.
+ROUTES = (
+    "/v1/suggest", "/v1/suggest-batch", "/v1/explain", "/v1/labels", "/v1/models", "/v1/models/{model_id}",
+    "/v1/models/{model_id}/label-frequencies.svg", "/healthz", "/readyz", "/metrics", "/openapi.json", "/", OTHER,
+)  # fmt: skip
+
+
+def make_counts(settings: Settings, file: Path | None = None, row: int = 0) -> Counts:
+    return Counts(ROUTES, tuple(settings.models), file, row, settings.workers)
+
+
+@contextlib.asynccontextmanager
+async def _life(api: Api) -> AsyncIterator[None]:
+    """From the first request to the last: watches the model directories, and drains at the end."""
+    changed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    can_signal = hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread()
+    if can_signal:
+        loop.add_signal_handler(signal.SIGHUP, changed.set)
+    watching = asyncio.create_task(_watch(api, changed))
+    api.ready = True
+    api.counts.started()
+    try:
+        yield
+    finally:
+        api.ready = False
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+        if can_signal:
+            loop.remove_signal_handler(signal.SIGHUP)
+        for served in api.models.values():
+            await served.close()
+        api.counts.stopped()
+
+
+async def _watch(api: Api, asked: asyncio.Event) -> None:
+    """Opens models again that have changed, on request and from time to time."""
+    every = api.settings.watch
+    while True:
+        try:
+            await asyncio.wait_for(asked.wait(), min(every or 1.0, 1.0))
+        except TimeoutError:
+            api.tell()
+            api.give_up_late()
+            if not every:
+                continue
+        always = asked.is_set()
+        asked.clear()
+        for served in api.models.values():
+            await asyncio.to_thread(served.refresh, always=always)
+
+
+def _read_page() -> dict[str, bytes]:
+    folder = importlib.resources.files("umpteen.serving") / "page"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if Path(file.name).suffix in _TYPES}
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, "too_large", f"a request's body may have {most} bytes, but has more")

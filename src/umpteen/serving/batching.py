@@ -1,0 +1,141 @@
+"""Many small requests become few kernel calls.
+
+A lane has one thread that works and a queue that waits. Whatever has come in while the thread was busy is its next
+call: an idle server answers at once, a busy one in batches, and nothing ever waits for a batch to fill. The kernels
+release the interpreter, so the event loop goes on reading and writing meanwhile. The queue is bounded: who comes
+when it is full is turned away at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from umpteen.serving.problems import Problem, overloaded
+
+Job = TypeVar("Job")
+#: What came of each job: the body of its answer, or what went wrong.
+Outcome = bytes | Exception
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting(Generic[Job]):
+    job: Job
+    rows: int
+    deadline: float
+    answer: asyncio.Future[bytes]
+
+
+class Lane(Generic[Job]):
+    """One thread and its queue; belongs to one event loop.
+
+    Parameters
+    ----------
+    name
+        Of the thread, and in messages.
+    work
+        Called in the thread with some jobs; returns as many outcomes.
+    max_waiting
+        Rows that may wait; a job counts as its rows.
+    max_rows
+        Rows in one call, unless the first job alone has more.
+    timeout
+        Seconds after which a job that is not done is given up.
+    told
+        Is told the rows of each call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[list[Job]], Sequence[Outcome]],
+        *,
+        max_waiting: int,
+        max_rows: int,
+        timeout: float,
+        told: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        self.name = name
+        self._work = work
+        self._max_waiting, self._max_rows, self._timeout = max_waiting, max_rows, timeout
+        self._told = told
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._queue: deque[_Waiting[Job]] = deque()
+        self._running: list[_Waiting[Job]] = []
+        self._busy = False
+        self._closed = False
+        self._clock: asyncio.TimerHandle | None = None
+        self.rows_waiting = 0
+
+    async def submit(self, job: Job, rows: int = 1) -> bytes:
+        """The answer to a job, when its turn has come."""
+        if self._closed:
+            raise overloaded("the server is stopping")
+        if self.rows_waiting + rows > self._max_waiting:
+            raise overloaded(f"{self.rows_waiting} texts are waiting for {self.name} already; try again later")
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(job, rows, loop.time() + self._timeout, loop.create_future())
+        self._queue.append(waiting)
+        self.rows_waiting += rows
+        if not self._busy:
+            self._busy = True
+            loop.call_soon(self._start)  # soon, so that what this turn of the loop has read comes along
+        if self._clock is None:
+            self._clock = loop.call_later(min(0.2, self._timeout / 4), self._give_up_late)
+        return await waiting.answer
+
+    def _start(self) -> None:
+        """Hands the thread what is waiting."""
+        batch: list[_Waiting[Job]] = []
+        rows = 0
+        while self._queue and (not batch or rows + self._queue[0].rows <= self._max_rows):
+            waiting = self._queue.popleft()
+            self.rows_waiting -= waiting.rows
+            if not waiting.answer.done():  # else its client has left, or it was given up
+                batch.append(waiting)
+                rows += waiting.rows
+        self._running = batch
+        if not batch:
+            self._busy = False
+            return
+        self._told(rows)
+        loop = asyncio.get_running_loop()
+        future = self._thread.submit(self._work, [waiting.job for waiting in batch])
+        future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._finish, batch, done))
+
+    def _finish(self, batch: list[_Waiting[Job]], done: Future[Sequence[Outcome]]) -> None:
+        self._start()  # first the thread, then the clients
+        error = done.exception()
+        outcomes: Sequence[Any] = [error] * len(batch) if error is not None else done.result()
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            if waiting.answer.done():
+                continue
+            if isinstance(outcome, BaseException):
+                waiting.answer.set_exception(outcome)
+            else:
+                waiting.answer.set_result(outcome)
+
+    def _give_up_late(self) -> None:
+        """Answers for jobs whose time is over. One clock for all: a timer for each job would cost more than it."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for waiting in (*self._running, *self._queue):
+            if waiting.deadline <= now and not waiting.answer.done():
+                late = Problem(503, "timeout", f"no answer within {self._timeout:g} s", {"Retry-After": "1"})
+                waiting.answer.set_exception(late)
+        self._clock = None
+        if self._busy:
+            self._clock = loop.call_later(min(0.2, self._timeout / 4), self._give_up_late)
+
+    async def close(self) -> None:
+        """Takes no more, finishes what it has, and lets the thread go."""
+        self._closed = True
+        while self._busy:
+            await asyncio.sleep(0.01)
+        if self._clock is not None:
+            self._clock.cancel()
+        self._thread.shutdown(wait=False)

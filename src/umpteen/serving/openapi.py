@@ -1,0 +1,155 @@
+"""The API as an OpenAPI document, from the same types that requests are checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from umpteen import __version__
+from umpteen.serving import schema
+from umpteen.serving.settings import Settings
+
+_REFUSALS = {
+    "400": "The body is not JSON.",
+    "401": "The server wants a token.",
+    "404": "There is no such model or label.",
+    "408": "The request took too long to arrive.",
+    "413": "The body, a text or the batch is too large.",
+    "415": "The body is not sent as application/json.",
+    "422": "The request breaks a rule; the message says which.",
+    "500": "The server failed.",
+    "503": "The server has too much to do, or took too long; try again after Retry-After seconds.",
+}
+_QUESTIONS = ("400", "401", "404", "408", "413", "415", "422", "500", "503")
+_LOOKS = ("401", "404", "422", "500", "503")
+
+_TYPES = (
+    schema.SuggestRequest, schema.SuggestResponse, schema.BatchRequest, schema.BatchResult, schema.ExplainRequest,
+    schema.ExplainResponse, schema.LabelsResponse, schema.ModelsResponse, schema.ModelFacts, schema.Status,
+    schema.ErrorResponse,
+)  # fmt: skip
+
+
+def describe_api(settings: Settings, inputs: Collection[str]) -> dict[str, Any]:
+    """The document of a server with these settings.
+
+    Parameters
+    ----------
+    inputs
+        What its models take: "text", "features", or some the one and some the other.
+    """
+    _, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
+    _write_limits(components, settings, inputs)
+    model_id = {
+        "name": "model_id", "in": "path", "required": True, "schema": {"type": "string"},
+        "description": "Id of a model, from /v1/models.", "example": next(iter(settings.models)),
+    }  # fmt: skip
+    paths: dict[str, Any] = {
+        "/v1/suggest": {
+            "post": _post("suggest", "Labels of one text, best first", "SuggestRequest", _ref("SuggestResponse"))
+        },
+        "/v1/suggest-batch": {
+            "post": _post(
+                "suggestBatch",
+                "Labels of several texts, in their order",
+                "BatchRequest",
+                {"type": "array", "items": _ref("BatchResult")},
+            )
+        },
+        "/v1/explain": {
+            "post": _post("explain", "What spoke for and against a label", "ExplainRequest", _ref("ExplainResponse"))
+        },
+        "/v1/labels": {"get": _get("findLabels", "Labels whose names hold a text", _LOOKS, _ref("LabelsResponse"))},
+        "/v1/models": {
+            "get": _get(
+                "listModels", "The models served, the default one first", ("401", "500"), _ref("ModelsResponse")
+            )
+        },
+        "/v1/models/{model_id}": {
+            "get": _get("showModel", "All facts about a model", _LOOKS, _ref("ModelFacts")),
+            "parameters": [model_id],
+        },
+        "/v1/models/{model_id}/label-frequencies.svg": {
+            "get": _get("drawFrequencies", "A drawing of how often each label occurs", _LOOKS, None, "image/svg+xml"),
+            "parameters": [model_id],
+        },
+        "/healthz": {"get": _get("healthz", "Whether the process lives", ("500",), _ref("Status"), private=False)},
+        "/readyz": {
+            "get": _get("readyz", "Whether requests will be answered", ("500", "503"), _ref("Status"), private=False)
+        },
+        "/metrics": {"get": _get("metrics", "Counts for Prometheus", ("401", "500"), None, "text/plain")},
+    }
+    paths["/v1/labels"]["get"]["parameters"] = [
+        _query("query", {"type": "string", "maxLength": 200}, "Part of a name; by default the most frequent labels."),
+        _query("model", {"type": "string"}, "Id of the model; by default the server's first."),
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Labels at most."),
+    ]
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "umpteen",
+            "version": __version__,
+            "description": "Labels for texts, with probabilities and reasons. Errors are "
+            '`{"error": {"type", "message"}}` with the status that fits.',
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+    if settings.token is not None:
+        components_all = document["components"]
+        components_all["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+    return document
+
+
+def _write_limits(components: dict[str, Any], settings: Settings, inputs: Collection[str]) -> None:
+    """What the types cannot know: this server's limits, and that a text and features exclude each other."""
+    for name in ("SuggestRequest", "ExplainRequest", "Document"):
+        properties = components[name]["properties"]
+        properties["text"]["maxLength"] = settings.max_characters
+        for kind in properties["features"]["anyOf"]:
+            if kind.get("type") == "object":
+                kind["propertyNames"] = {"pattern": "^(0|[1-9][0-9]{0,8})$"}
+        if len(inputs) > 1:
+            components[name]["oneOf"] = [{"required": ["text"]}, {"required": ["features"]}]
+        else:
+            components[name].setdefault("required", []).extend(inputs)
+            for other in {"text", "features"} - set(inputs):
+                del properties[other]
+    components["BatchRequest"]["properties"]["documents"]["maxItems"] = settings.max_documents
+    for name in ("SuggestRequest", "BatchRequest"):
+        top_k = components[name]["properties"]["top_k"]
+        top_k["anyOf"] = [{"type": "integer", "minimum": 1, "maximum": settings.max_top_k}, {"enum": ["auto"]}]
+    for name in ("SuggestRequest", "BatchRequest", "ExplainRequest"):
+        components[name]["properties"]["model"]["examples"] = [next(iter(settings.models))]
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _post(operation: str, summary: str, request: str, response: dict[str, Any]) -> dict[str, Any]:
+    described = _get(operation, summary, _QUESTIONS, response)
+    described["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(request)}}}
+    return described
+
+
+def _get(
+    operation: str, summary: str, refusals: tuple[str, ...], response: dict[str, Any] | None,
+    kind: str = "application/json", *, private: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    error = {"application/json": {"schema": _ref("ErrorResponse")}}
+    answers: dict[str, Any] = {
+        "200": {"description": "The answer.", "content": {kind: {"schema": response or {"type": "string"}}}}
+    }
+    answers |= {status: {"description": _REFUSALS[status], "content": error} for status in refusals}
+    described: dict[str, Any] = {"operationId": operation, "summary": summary, "responses": answers}
+    if not private:
+        described["security"] = []
+    return described
+
+
+def _query(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": description}

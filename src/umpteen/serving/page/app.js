@@ -1,0 +1,473 @@
+// The page. Text of labels, words and messages only ever goes into textContent: none of it can become markup.
+
+const $ = (id) => document.getElementById(id);
+const state = {
+  models: [],
+  limits: {},
+  never: new Map(), // model id -> labels left out
+  only: new Map(), // model id -> labels alone allowed
+  picked: null, // {model, label}
+  round: 0, // of questions; answers to earlier ones are dropped
+};
+
+// --- the server ---------------------------------------------------------------------------------------------------
+
+async function call(path, body) {
+  const headers = {};
+  const token = sessionStorage.getItem("token");
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const answer = await fetch(path, {
+    method: body === undefined ? "GET" : "POST",
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  if (answer.status === 401) {
+    await askToken();
+    return call(path, body);
+  }
+  if (answer.headers.get("content-type")?.startsWith("image/svg")) return answer.text();
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error?.message ?? `the server answered ${answer.status}`);
+  return found;
+}
+
+let asking = null;
+function askToken() {
+  asking ??= new Promise((done) => {
+    const dialog = $("ask-token");
+    dialog.addEventListener("close", () => {
+      sessionStorage.setItem("token", $("token").value);
+      $("token").value = "";
+      asking = null;
+      done();
+    }, { once: true });
+    dialog.showModal();
+  });
+  return asking;
+}
+
+function complain(error) {
+  $("error").textContent = error ? error.message : "";
+  $("error").hidden = !error;
+}
+
+// --- small things -------------------------------------------------------------------------------------------------
+
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+function later(work, wait) {
+  let timer;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(work, wait);
+  };
+}
+
+const number = new Intl.NumberFormat("en");
+const modelOf = (id) => state.models.find((model) => model.model_id === id);
+const chosen = () => [$("model").value, ...($("other").value ? [$("other").value] : [])];
+const rules = (map, id) => map.get(id) ?? map.set(id, new Set()).get(id);
+
+// --- asking for labels --------------------------------------------------------------------------------------------
+
+// "17:0.5 204:1.2" for models of numbers.
+function toFeatures(text) {
+  const features = {};
+  for (const pair of text.split(/[\s,]+/).filter(Boolean)) {
+    const [id, value = "1"] = pair.split(":");
+    if (!/^\d+$/.test(id) || !Number.isFinite(Number(value))) {
+      throw new Error(`features are written id:value, but one is ${pair}`);
+    }
+    features[id] = Number(value);
+  }
+  return features;
+}
+
+function input(model) {
+  const text = $("text").value;
+  return model.input === "text" ? { text } : { features: toFeatures(text) };
+}
+
+async function suggest() {
+  const round = ++state.round;
+  const ids = chosen();
+  if (!$("text").value.trim()) {
+    complain(null);
+    $("status").textContent = "";
+    showColumns(ids.map((id) => ({ id, results: null })));
+    hideWhy();
+    return;
+  }
+  const started = performance.now();
+  try {
+    const columns = await Promise.all(ids.map(async (id) => {
+      const model = modelOf(id);
+      const auto = $("top-k").value === "auto" && model.calibrated;
+      const only = [...rules(state.only, id)];
+      const answer = await call("v1/suggest", {
+        model: id,
+        ...input(model),
+        top_k: auto ? "auto" : Number($("top-k").value) || 10,
+        exclude: [...rules(state.never, id)],
+        ...(only.length ? { include: only } : {}),
+      });
+      return { id, ...answer };
+    }));
+    if (round !== state.round) return;
+    complain(null);
+    const { words, unknown_words: unknown } = columns[0];
+    const known = unknown ? `${unknown} of ${words} words are unknown to the model · ` : "";
+    $("status").textContent = `${known}${Math.max(1, Math.round(performance.now() - started))} ms`;
+    showColumns(columns);
+    refreshWhy(columns);
+  } catch (error) {
+    if (round === state.round) complain(error);
+  }
+}
+
+// --- labels -------------------------------------------------------------------------------------------------------
+
+let shown = [];
+
+function showColumns(columns) {
+  shown = columns;
+  $("tag-view").classList.toggle("comparing", columns.length > 1);
+  const least = Number($("threshold").value);
+  $("columns").replaceChildren(...columns.map((column, i) => {
+    const other = columns.length > 1 ? columns[1 - i].results : null;
+    const kept = (column.results ?? []).filter((found) => found.score >= least);
+    const list = kept.length
+      ? make("ol", { className: "labels" }, ...kept.map((found) => labelRow(column.id, found, other)))
+      : make("p", { className: "empty", textContent: column.results === null
+        ? "Labels appear here as you write."
+        : column.results.length ? "No label is that likely; move the slider to the left." : "No label fits." });
+    const part = make("section", { className: "column" });
+    part.setAttribute("aria-label", `Labels of ${column.id}`);
+    part.dataset.model = column.id;
+    if (columns.length > 1) part.append(make("h2", { textContent: column.id }));
+    part.append(list);
+    return part;
+  }));
+  showRules();
+}
+
+function labelRow(model, found, other) {
+  const row = make("li");
+  row.style.setProperty("--share", found.score);
+  const picked = state.picked?.model === model && state.picked.label === found.label;
+  row.classList.toggle("picked", picked);
+  const pick = make("button", { className: "pick", type: "button" },
+    make("span", { className: "name", textContent: found.label }));
+  if (other) {
+    const place = other.findIndex((theirs) => theirs.label_id === found.label_id || theirs.label === found.label);
+    const same = place >= 0 && other[place].label === found.label;
+    pick.append(make("span", { className: "shared", textContent: same ? `#${place + 1} there` : "only here" }));
+  }
+  pick.append(make("span", { className: "score", textContent: found.score.toFixed(2) }));
+  pick.setAttribute("aria-pressed", picked);
+  pick.title = "Which words spoke for it?";
+  pick.addEventListener("click", () => pickLabel(model, found.label));
+  const never = make("button", { className: "never", type: "button", textContent: "×", title: "Leave this label out" });
+  never.setAttribute("aria-label", `Leave out ${found.label}`);
+  never.addEventListener("click", () => leaveOut(found.label));
+  row.append(pick, never);
+  return row;
+}
+
+// Leaves a label out wherever it is shown: each model is only told labels it knows.
+function leaveOut(label) {
+  const at = [...document.querySelectorAll(".never")].indexOf(document.activeElement);
+  for (const column of shown) {
+    if (column.results?.some((found) => found.label === label)) rules(state.never, column.id).add(label);
+  }
+  suggest().then(() => {
+    const buttons = document.querySelectorAll(".never");
+    if (at >= 0) buttons[Math.min(at, buttons.length - 1)]?.focus();
+  });
+}
+
+function showRules() {
+  const chips = [];
+  const listed = new Set();
+  for (const id of chosen()) {
+    for (const [map, kind, word] of [[state.never, "never-rule", "left out"], [state.only, "only-rule", "only"]]) {
+      for (const label of rules(map, id)) {
+        if (listed.has(kind + label)) continue;
+        listed.add(kind + label);
+        const chip = make("button", { type: "button", className: kind, textContent: label });
+        chip.setAttribute("aria-label", `${label}, ${word}: undo`);
+        chip.title = `${word}; click to undo`;
+        chip.addEventListener("click", () => {
+          for (const other of map.values()) other.delete(label);
+          suggest();
+        });
+        chips.push(chip);
+      }
+    }
+  }
+  $("rules").replaceChildren(...chips);
+}
+
+// --- why ----------------------------------------------------------------------------------------------------------
+
+function pickLabel(model, label) {
+  const same = state.picked?.model === model && state.picked.label === label;
+  state.picked = same ? null : { model, label };
+  markPicked();
+  if (same) hideWhy();
+  else explain();
+}
+
+function markPicked() {
+  for (const column of document.querySelectorAll(".column")) {
+    for (const row of column.querySelectorAll(".labels li")) {
+      const on = state.picked?.model === column.dataset.model &&
+        state.picked.label === row.querySelector(".name").textContent;
+      row.classList.toggle("picked", on);
+      row.querySelector(".pick").setAttribute("aria-pressed", on);
+    }
+  }
+}
+
+function refreshWhy(columns) {
+  if (!state.picked) return;
+  const column = columns.find((each) => each.id === state.picked.model);
+  if (column?.results?.some((found) => found.label === state.picked.label)) explain();
+  else hideWhy();
+}
+
+function hideWhy() {
+  state.picked = null;
+  $("why").hidden = true;
+  markPicked();
+}
+
+async function explain() {
+  const { model, label } = state.picked;
+  const text = $("text").value;
+  const asked = state.picked;
+  try {
+    const why = await call("v1/explain", { model, label, ...input(modelOf(model)) });
+    if (state.picked === asked && $("text").value === text) showWhy(why, text);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+const NOTES = {
+  linear: "The words' contributions add up to the score.",
+  forest: "Shares of the trees' votes.",
+  embedding: "Shares of the votes of similar texts.",
+};
+
+function showWhy(why, text) {
+  $("why-title").textContent = `Why ${why.label}?`;
+  $("why-note").textContent = `${NOTES[why.family] ?? ""}${
+    why.unknown.length ? ` Unknown: ${why.unknown.slice(0, 8).join(", ")}.` : ""}`;
+  $("why-text").replaceChildren(...(why.spans.length ? highlight(text, why.spans) : [text]));
+  const largest = Math.max(...why.words.map((word) => Math.abs(word.contribution)), 1e-9);
+  $("why-words").replaceChildren(...why.words.slice(0, 10).map((word) => {
+    const bar = make("span", { className: "bar" });
+    bar.style.setProperty("--share", Math.abs(word.contribution) / largest);
+    const sign = word.contribution >= 0 ? "+" : "−";
+    return make("li", { className: word.contribution >= 0 ? "for" : "against" },
+      make("span", { className: "word", textContent: word.word, title: word.word }), make("span", {}, bar),
+      make("span", { className: "value", textContent: sign + Math.abs(word.contribution).toFixed(3) }));
+  }));
+  $("why").hidden = false;
+}
+
+const FAINT = 0.06; // contributions too small to colour, beside the largest
+
+// The text in pieces, marked by what they contributed. Places count code points; spans may overlap (words and pairs).
+function highlight(text, spans) {
+  const characters = Array.from(text);
+  const strength = new Float64Array(characters.length + 1);
+  for (const span of spans) {
+    for (let i = span.start; i < span.end; i++) strength[i] += span.contribution;
+  }
+  const largest = strength.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
+  const pieces = [];
+  for (let start = 0, i = 1; i <= characters.length; i++) {
+    if (i < characters.length && strength[i] === strength[start]) continue;
+    const piece = characters.slice(start, i).join("");
+    const value = strength[start];
+    if (Math.abs(value) < FAINT * largest || !piece.trim()) {
+      pieces.push(piece);
+    } else {
+      const mark = make("mark", { className: value > 0 ? "for" : "against", textContent: piece });
+      mark.style.setProperty("--strength", 0.12 + (0.6 * Math.abs(value)) / largest);
+      mark.title = `${value > 0 ? "for" : "against"}, ${value.toFixed(3)}`;
+      pieces.push(mark);
+    }
+    start = i;
+  }
+  return pieces;
+}
+
+// --- finding labels -----------------------------------------------------------------------------------------------
+
+async function findLabels() {
+  const query = $("find").value.trim();
+  const id = $("model").value;
+  if (!query) {
+    $("hits").replaceChildren();
+    return;
+  }
+  try {
+    const found = await call(`v1/labels?${new URLSearchParams({ model: id, query, limit: 8 })}`);
+    if (query !== $("find").value.trim()) return;
+    const rows = found.results.map((hit) => {
+      const set = (map, words) => {
+        const button = make("button", { type: "button", textContent: words });
+        button.setAttribute("aria-label", `${words} ${hit.label}`);
+        button.addEventListener("click", () => {
+          rules(map, id).add(hit.label);
+          suggest();
+        });
+        return button;
+      };
+      return make("li", {}, set(state.only, "only"), set(state.never, "never"),
+        make("span", { textContent: hit.label }),
+        make("span", { className: "count", textContent: number.format(hit.count) }));
+    });
+    $("hits").replaceChildren(...(rows.length ? rows : [make("li", { textContent: "no such label" })]));
+  } catch (error) {
+    complain(error);
+  }
+}
+
+// --- about the model ----------------------------------------------------------------------------------------------
+
+function showPairs(list, pairs) {
+  list.replaceChildren(...pairs.flatMap(([key, value]) => [
+    make("dt", { textContent: key }), make("dd", { textContent: String(value ?? "–") }),
+  ]));
+}
+
+const plain = (values) => Object.entries(values).map(([key, value]) => [
+  key, value !== null && typeof value === "object" ? JSON.stringify(value) : value,
+]);
+
+async function showFacts() {
+  const id = $("model").value;
+  const facts = await call(`v1/models/${encodeURIComponent(id)}`);
+  if (id !== $("model").value) return;
+  $("facts-title").textContent = facts.model_id;
+  showPairs($("facts"), [
+    ["Method", `${facts.method} (${facts.family})`],
+    ["Takes", facts.input === "text" ? "texts" : "rows of numbers"],
+    ["Labels", number.format(facts.n_labels)],
+    ["Never seen", number.format(facts.labels_without_rows)],
+    ["Features", number.format(facts.n_features)],
+    ["Trained on", `${number.format(facts.n_train_rows)} rows`],
+    ["Size", `${number.format(Math.round(facts.bytes / 1e5) / 10)} MB`],
+    ["Scores", facts.calibrated ? "calibrated probabilities" : "in [0, 1], not calibrated"],
+    ["Changed", new Date(facts.modification_time).toLocaleString()],
+    ["Trained by", `umpteen ${facts.umpteen_version}`],
+  ]);
+  showPairs($("parameters"), plain(facts.parameters));
+  showPairs($("features"), plain(facts.features));
+  $("features-section").hidden = facts.input !== "text";
+  $("frequent").replaceChildren(...facts.most_frequent.map((hit) => make("li", {},
+    `${hit.label} `, make("span", { textContent: number.format(hit.count) }))));
+  showMetrics(facts.metrics);
+  const svg = await call(`v1/models/${encodeURIComponent(id)}/label-frequencies.svg`);
+  const drawing = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
+  if (id === $("model").value) $("frequencies").replaceChildren(document.importNode(drawing, true));
+}
+
+function showMetrics(metrics) {
+  if (!metrics) {
+    $("metrics").replaceChildren(make("p", { className: "hint" }, "Not known here. To keep it with the model: ",
+      make("code", { textContent: "umpteen evaluate DIR TEST --keep" })));
+    return;
+  }
+  const keys = Object.keys(metrics).filter((key) => key.includes("@"));
+  const names = [...new Set(keys.map((key) => key.split("@")[0]))];
+  const cuts = [...new Set(keys.map((key) => key.split("@")[1]))];
+  const head = make("tr", {}, make("th", { textContent: "percent" }),
+    ...cuts.map((cut) => make("th", { textContent: `@${cut}`, scope: "col" })));
+  const body = names.map((name) => make("tr", {}, make("th", { textContent: name, scope: "row" }),
+    ...cuts.map((cut) => {
+      const value = metrics[`${name}@${cut}`];
+      return make("td", { textContent: typeof value === "number" ? value.toFixed(1) : "" });
+    })));
+  $("metrics").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)),
+    make("p", { className: "hint", textContent: `On ${number.format(metrics.n_rows ?? 0)} rows it had not seen.` }));
+}
+
+// --- the whole ----------------------------------------------------------------------------------------------------
+
+function fill(select, options) {
+  select.replaceChildren(...options.map(([value, text]) => make("option", { value, textContent: text })));
+}
+
+function chooseModel() {
+  const model = modelOf($("model").value);
+  const others = state.models.filter((other) => other !== model && other.input === model.input);
+  const before = $("other").value;
+  fill($("other"), [["", "none"], ...others.map((other) => [other.model_id, other.model_id])]);
+  $("other").value = others.some((other) => other.model_id === before) ? before : "";
+  $("other-choice").hidden = others.length === 0;
+  const text = model.input === "text";
+  $("text-label").textContent = text ? "Text" : "Features";
+  $("text").placeholder = text
+    ? `Write or paste a text, and ${model.model_id} ranks ${number.format(model.n_labels)} labels for it.`
+    : `This model was trained on numbers. Write features as id:value, such as 17:0.5 204:1.2`;
+  $("text").maxLength = state.limits.max_characters;
+  $("threshold-name").textContent = model.calibrated ? "From probability" : "From score";
+  hideWhy();
+  $("find").value = "";
+  $("hits").replaceChildren();
+}
+
+function showView() {
+  const facts = location.hash === "#facts";
+  $("facts-view").hidden = !facts;
+  document.body.classList.toggle("facts-open", facts);
+  $("tag-view").hidden = facts;
+  for (const [link, on] of [[$("to-tag"), !facts], [$("to-facts"), facts]]) {
+    if (on) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (facts) showFacts().catch(complain);
+}
+
+async function start() {
+  const { models, limits } = await call("v1/models");
+  Object.assign(state, { models, limits });
+  fill($("model"), models.map((model) => [model.model_id, model.model_id]));
+  const typed = later(suggest, 200);
+  $("text").addEventListener("input", typed);
+  $("text").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) suggest();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !$("ask-token").open) hideWhy();
+  });
+  $("model").addEventListener("change", () => {
+    chooseModel();
+    suggest();
+    showView();
+  });
+  $("other").addEventListener("change", suggest);
+  $("top-k").addEventListener("change", suggest);
+  $("threshold").addEventListener("input", () => {
+    $("threshold-value").value = Number($("threshold").value).toFixed(2);
+    showColumns(shown);
+  });
+  $("find").addEventListener("input", later(findLabels, 150));
+  window.addEventListener("hashchange", showView);
+  chooseModel();
+  showView();
+  await suggest();
+  document.body.dataset.ready = "true";
+}
+
+start().catch(complain);

@@ -1,0 +1,47 @@
+"""What goes wrong, as HTTP says it: a status, a type a program can test, a message a person can read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from umpteen.errors import DataError, MemoryLimitError, ParamError
+
+log = logging.getLogger("umpteen.serving")
+
+
+class Problem(Exception):
+    """An answer that is not the one asked for."""
+
+    def __init__(self, status: int, type: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.type, self.message = status, type, message
+        self.headers = dict(headers or {})
+
+    def body(self) -> bytes:
+        return msgspec.json.encode({"error": {"type": self.type, "message": self.message}})
+
+    def all_headers(self, length: int) -> list[tuple[bytes, bytes]]:
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
+        headers += [(key.lower().encode(), value.encode()) for key, value in self.headers.items()]
+        if self.status in (408, 413):  # the rest of the body will not be read
+            headers.append((b"connection", b"close"))
+        return headers
+
+
+def overloaded(message: str) -> Problem:
+    return Problem(503, "overloaded", message, {"Retry-After": "1"})
+
+
+def as_problem(error: BaseException) -> Problem:
+    """Any exception as an answer: this package's own say what the client did wrong, others are our fault."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, (ParamError, DataError)):
+        return Problem(422, "invalid_request", str(error))
+    if isinstance(error, MemoryLimitError):
+        return overloaded(str(error))
+    log.error("a request failed", exc_info=error)
+    return Problem(500, "internal", "the server failed at this request; its log says why")

@@ -1,0 +1,196 @@
+"""JSON in and out. Names are those of Annif's REST API where they mean the same.
+
+What a request breaks is said by msgspec, with the path to the field: ``Expected `str`, got `int` - at `$.text```.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from umpteen.serving.problems import Problem
+
+T = TypeVar("T")
+
+Features = dict[Annotated[int, Meta(ge=0, lt=2**31)], float] | list[float]
+TopK = Annotated[int, Meta(ge=1)] | float | Literal["auto"]  # 5.0 is an integer too, says JSON Schema
+Threshold = Annotated[float, Meta(ge=0, le=1)] | Literal["micro", "macro"]
+TextField = Annotated[str, Meta(description="The text; for models of texts.")] | UnsetType
+FeaturesField = (
+    Annotated[
+        Features,
+        Meta(
+            description="The row; for models of numbers. Values by feature id, or one number for each feature.",
+            examples=[{"17": 0.5, "204": 1.2}],
+        ),
+    ]
+    | UnsetType
+)
+ModelField = Annotated[str, Meta(description="Id of the model; by default the server's first.")] | None
+
+
+class Document(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A text, or a row of numbers for a model that was trained on such."""
+
+    text: TextField = UNSET
+    features: FeaturesField = UNSET
+    document_id: Annotated[str, Meta(description="Comes back with the results.")] | None = None
+
+
+class Asking(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What every question about labels may say."""
+
+    model: ModelField = None
+    top_k: Annotated[
+        TopK, Meta(description='Labels at most; "auto" decides for each text, by the F1 to be expected.')
+    ] = 5
+    threshold: (
+        Annotated[
+            Threshold,
+            Meta(
+                description="Leave out labels with a lower score; or below the thresholds learned for the best micro "
+                "or macro F1."
+            ),
+        ]
+        | None
+    ) = None
+    exclude: Annotated[list[str], Meta(description="Labels never to give; the others move up.")] = []
+    include: Annotated[list[str], Meta(description="Give only these labels.")] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.top_k, float):
+            if not self.top_k.is_integer() or self.top_k < 1:
+                raise ValueError('top_k must be an integer of at least 1 or "auto"')
+            self.top_k = int(self.top_k)
+
+
+class SuggestRequest(Asking, forbid_unknown_fields=True, kw_only=True):
+    text: TextField = UNSET
+    features: FeaturesField = UNSET
+
+
+class BatchRequest(Asking, forbid_unknown_fields=True, kw_only=True):
+    documents: list[Document]
+
+
+class ExplainRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    model: ModelField = None
+    text: TextField = UNSET
+    features: FeaturesField = UNSET
+    label: Annotated[str, Meta(description="By default the label ranked first.")] | None = None
+
+
+class Suggestion(Struct):
+    label: str
+    label_id: int
+    score: Annotated[float, Meta(ge=0, le=1, description="A probability where the model is calibrated.")]
+
+
+class SuggestResponse(Struct, omit_defaults=True):
+    results: list[Suggestion]
+    words: Annotated[int, Meta(description="In the text.")] | UnsetType = UNSET
+    unknown_words: Annotated[int, Meta(description="Of them, the model has never seen.")] | UnsetType = UNSET
+
+
+class BatchResult(Struct):
+    document_id: str | None
+    results: list[Suggestion]
+
+
+class Word(Struct):
+    word: str
+    contribution: float
+
+
+class Span(Struct):
+    start: Annotated[int, Meta(description="In characters (Unicode code points) of the text.")]
+    end: int
+    contribution: float
+
+
+class ExplainResponse(Struct):
+    label: str
+    label_id: int
+    score: Annotated[float, Meta(description="As in suggestions: in [0, 1].")]
+    family: Annotated[str, Meta(description='"linear": contributions and base add up to raw_score.')]
+    raw_score: float | None
+    base: Annotated[float, Meta(description="What no word had a hand in.")]
+    words: list[Word]
+    spans: list[Span]
+    unknown: Annotated[list[str], Meta(description="Words the model has never seen.")]
+    votes: Annotated[list[dict[str, Any]], Meta(description="Trees or neighbours that voted, the strongest first.")]
+
+
+class LabelHit(Struct):
+    label: str
+    label_id: int
+    count: Annotated[int, Meta(description="Training rows that had it.")]
+
+
+class LabelsResponse(Struct):
+    results: list[LabelHit]
+
+
+class ModelSummary(Struct):
+    model_id: str
+    method: str
+    family: str
+    input: Literal["text", "features"]
+    n_labels: int
+    n_features: int
+    n_train_rows: int
+    calibrated: bool
+    modification_time: str
+
+
+class Limits(Struct):
+    max_body_bytes: int
+    max_characters: int
+    max_documents: int
+    max_top_k: int
+
+
+class ModelsResponse(Struct):
+    models: list[ModelSummary]
+    limits: Limits
+
+
+class ModelFacts(ModelSummary):
+    bytes: int
+    parameters: dict[str, Any]
+    features: Annotated[dict[str, Any], Meta(description="How texts become numbers; empty for models of numbers.")]
+    metrics: Annotated[dict[str, Any], Meta(description="As kept by `umpteen evaluate --keep`.")] | None
+    most_frequent: list[LabelHit]
+    labels_without_rows: int
+    umpteen_version: str
+
+
+class Status(Struct):
+    status: str
+
+
+class ErrorDetail(Struct):
+    type: str
+    message: str
+
+
+class ErrorResponse(Struct):
+    error: ErrorDetail
+
+
+#: Annif's word for it, which its users will try.
+_HINTS = {"`limit`": "; it is called top_k here"}
+
+
+def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """A request's body, or a problem that names what is wrong with it."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        hint = next((hint for name, hint in _HINTS.items() if name in message), "")
+        raise Problem(422, "invalid_request", message + hint) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "invalid_json", f"the body must be JSON, but is not: {error}"[:300]) from None

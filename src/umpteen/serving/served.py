@@ -1,0 +1,401 @@
+"""A model directory that answers requests, and is opened again when it changes."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from umpteen.data.matrix import Csr, make_csr
+from umpteen.errors import DataError, UmpteenError
+from umpteen.evaluation.report import frequency_chart
+from umpteen.methods.base import Method
+from umpteen.models.names import Names
+from umpteen.models.store import MANIFEST, METRICS, ModelReader, kept_metrics
+from umpteen.serving import schema
+from umpteen.serving.batching import Lane, Outcome
+from umpteen.serving.counts import Counts
+from umpteen.serving.problems import Problem, log
+from umpteen.serving.settings import Settings
+from umpteen.tagger import PRECOMPUTED, Tagger, load, squeeze
+from umpteen.text.tfidf import WordCounts
+
+#: Label names decoded and kept; a name is asked for again and again, and most of a million never.
+_NAMES_KEPT = 1 << 16
+_FREQUENT = 20
+#: Rows in one kernel call: enough to keep the kernel busy, few enough to answer the first in milliseconds.
+_ROWS_PER_CALL = 256
+#: Less work than this, in seconds or characters, is done before a second thread has started.
+_WORTH_THREADS = 0.002
+_MANY_CHARACTERS = 500_000
+
+
+@dataclass(slots=True, eq=False)
+class SuggestJob:
+    """A request for suggestions; `batch` says which of the two answers it wants."""
+
+    asking: schema.Asking
+    documents: Sequence[schema.Document | schema.SuggestRequest]
+    batch: bool
+
+
+class OpenModel:
+    """One state of a model directory. It never changes; a changed directory is opened as another one."""
+
+    def __init__(self, path: str, threads: int) -> None:
+        self.signature = sign(path)
+        resolved = Path(path).resolve()  # a link may be turned to another model while this one is opened
+        loaded = load(resolved)
+        self.method: Method = loaded.method_ if isinstance(loaded, Tagger) else loaded
+        self.method.set_params(threads=threads)
+        self._threads = threads
+        self._row_seconds = 0.0  # what ranking a row takes one thread, as seen so far
+        self.tagger: Tagger | None = loaded if isinstance(loaded, Tagger) and loaded.features_ is not None else None
+        self._vectorizer = self.tagger.features_ if self.tagger is not None else None
+        self.takes = "text" if self.tagger is not None else "features"
+        # Ranks rows, however they were made.
+        self._ranker = Tagger(features=PRECOMPUTED)
+        self._ranker.method_, self._ranker.features_ = self.method, None
+        self.label, self._begin = _namers(self.method.label_names_)
+        self._reader = ModelReader(resolved)
+        self._metrics = kept_metrics(resolved)
+        changed = (resolved / MANIFEST).stat().st_mtime
+        self._changed = datetime.datetime.fromtimestamp(changed, datetime.UTC).isoformat(timespec="seconds")
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """What only a first request would load."""
+        document = schema.Document(text="é") if self.tagger is not None else schema.Document(features={})
+        outcome = self.suggest([SuggestJob(schema.Asking(), [document], batch=False)])[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+
+    # --- labels -------------------------------------------------------------------------------------------------
+
+    def _ids(self, labels: Sequence[str]) -> list[int]:
+        """Ids of labels; those of a model without names are named by their ids."""
+        return [self._id(label) for label in labels]
+
+    def _id(self, label: str) -> int:
+        method = self.method
+        if method.label_names_ is not None:
+            found = method._ids_by_name.get(label)
+        else:
+            found = int(label) if label.isascii() and label.isdigit() and len(label) < 12 else None
+        if found is None or found >= method.n_labels_:
+            named = "" if method.label_names_ is not None else f"; its labels are ids below {method.n_labels_}"
+            raise Problem(404, "unknown_label", f"the model has no label {label!r:.100}{named}")
+        return found
+
+    # --- suggest ------------------------------------------------------------------------------------------------
+
+    def suggest(self, jobs: Sequence[SuggestJob]) -> list[Outcome]:
+        """Answers to some requests, from as few kernel calls as their settings allow."""
+        try:
+            return self._suggest(jobs)
+        except Exception as error:
+            if len(jobs) == 1:
+                return [error]
+            return [self.suggest([job])[0] for job in jobs]  # so that only who is to blame pays
+
+    def _suggest(self, jobs: Sequence[SuggestJob]) -> list[Outcome]:
+        X, counted = self._to_rows([document for job in jobs for document in job.documents])
+        words = (
+            list(zip(counted.total.tolist(), counted.unknown.tolist(), strict=True)) if counted is not None else None
+        )
+        groups: dict[Any, list[tuple[int, int]]] = {}  # settings a kernel call has to share -> (job, first row)
+        row = 0
+        for number, job in enumerate(jobs):
+            ask = job.asking
+            how = ask.threshold if isinstance(ask.threshold, str) else None
+            include = tuple(ask.include) if ask.include is not None else None
+            exclude = tuple(ask.exclude) if ask.exclude else ()
+            groups.setdefault((ask.top_k == "auto", how, exclude, include), []).append((number, row))
+            row += len(job.documents)
+        answers: list[Outcome] = [b""] * len(jobs)
+        for (auto, how, exclude, include), members in groups.items():
+            wanted = [jobs[number].asking.top_k for number, _ in members]
+            rows = [row + i for number, row in members for i in range(len(jobs[number].documents))]
+            started = time.perf_counter()
+            threads = self._threads if len(rows) * self._row_seconds > _WORTH_THREADS else 1
+            labels, scores = self._ranker.rank(
+                X if len(groups) == 1 else X[rows],
+                "auto" if auto else min(max(int(k) for k in wanted if not isinstance(k, str)), self.method.n_labels_),
+                how,
+                self._ids(exclude) if exclude else None,
+                self._ids(include) if include is not None else None,
+                threads,
+            )
+            taken = (time.perf_counter() - started) * threads / len(rows)
+            self._row_seconds += 0.1 * (min(taken, 0.1) - self._row_seconds)
+            listed = zip(labels.tolist(), np.round(scores.astype(np.float64), 6).tolist(), strict=True)
+            for number, row in members:
+                job = jobs[number]
+                results = [self._cut(job.asking, *next(listed)) for _ in job.documents]
+                answers[number] = self._answer(job, results, words, row)
+        return answers
+
+    def _cut(self, ask: schema.Asking, labels: list[int], scores: list[float]) -> str:
+        """A row's suggestions, as many and as good as were asked for: a list of `schema.Suggestion` in JSON, put
+        together from pieces that are the same each time."""
+        least = ask.threshold if isinstance(ask.threshold, float) else 0.0
+        most = len(labels) if isinstance(ask.top_k, str) else int(ask.top_k)
+        begin = self._begin
+        found = [
+            f"{begin(label)}{score!r}}}"
+            for label, score in zip(labels[:most], scores[:most], strict=True)
+            if label >= 0 and score >= least
+        ]
+        return f"[{','.join(found)}]"
+
+    def _answer(self, job: SuggestJob, results: list[str], words: list[tuple[int, int]] | None, row: int) -> bytes:
+        """A `schema.SuggestResponse`, or a list of `schema.BatchResult`."""
+        if job.batch:
+            ids = [msgspec.json.encode(getattr(document, "document_id", None)).decode() for document in job.documents]
+            parts = [f'{{"document_id":{id},"results":{found}}}' for id, found in zip(ids, results, strict=True)]
+            return f"[{','.join(parts)}]".encode()
+        if words is None:
+            return f'{{"results":{results[0]}}}'.encode()
+        total, unknown = words[row]
+        return f'{{"results":{results[0]},"words":{total},"unknown_words":{unknown}}}'.encode()
+
+    def _to_rows(self, documents: Sequence[Any]) -> tuple[Csr, WordCounts | None]:
+        """X, and for texts how many words each has."""
+        if self._vectorizer is not None:
+            texts = [document.text for document in documents]
+            if UNSET in texts:
+                raise DataError("this model takes a text, but a document has none")
+            if any(document.features is not UNSET for document in documents):
+                raise DataError("this model takes a text, so features cannot be given")
+            many = sum(map(len, texts)) > _MANY_CHARACTERS
+            self._vectorizer.threads = self._threads if many else 1
+            X, words = self._vectorizer.transform(texts, return_unknown=True)
+            return X, words
+        features = [document.features for document in documents]
+        if UNSET in features or any(document.text is not UNSET for document in documents):
+            raise DataError("this model takes features, not a text: it was trained on numbers")
+        return to_matrix(features, self.method.n_features_in_), None
+
+    # --- explain, search, describe ------------------------------------------------------------------------------
+
+    def explain(self, ask: schema.ExplainRequest) -> bytes:
+        X, _ = self._to_rows([ask])
+        label = self._id(ask.label) if ask.label is not None else int(self.method.predict_topk(X, 1)[0][0, 0])
+        if label < 0:
+            raise Problem(404, "unknown_label", "no label can be ranked for this text, so there is none to explain")
+        found = self.method.explain(X, label)
+        answer = schema.ExplainResponse(
+            label=self.label(label),
+            label_id=label,
+            score=self._to_unit(found.score),
+            family=found.family,
+            raw_score=found.score if np.isfinite(found.score) else None,
+            base=found.base,
+            words=[
+                schema.Word(str(feature), value)
+                for feature, value in zip(found.features.tolist(), found.contributions.tolist(), strict=True)
+            ],
+            spans=[],
+            unknown=[],
+            votes=found.votes,
+        )
+        if self.tagger is not None:
+            assert isinstance(ask.text, str)
+            named = self.tagger.explain(ask.text, self.tagger.classes_[label])
+            answer.words = [schema.Word(word, value) for word, value in named.words]
+            answer.spans = [schema.Span(*span) for span in named.spans]
+            answer.unknown, answer.votes = named.unknown, named.votes
+        return msgspec.json.encode(answer)
+
+    def _to_unit(self, score: float) -> float:
+        calibration, scores = self.method.calibration_, np.array([score], np.float32)
+        unit = (
+            squeeze(scores, self.method.model_.family)
+            if calibration is None
+            else calibration.to_probabilities(scores)
+        )
+        return round(float(unit[0]), 6)
+
+    def find_labels(self, query: str, most: int) -> bytes:
+        """Labels whose names hold a text: the same name first, then those that begin with it, then the frequent."""
+        counts: NDArray[np.int64] = self.method.train_counts_.counts
+        names = self.method.label_names_
+        if not query:
+            ids = self._most_frequent(most)
+        elif isinstance(names, Names):
+            folded = query.casefold()
+            found = [(name.casefold(), i) for i in names.find(query, 5000) for name in [self.label(i)]]
+            found.sort(key=lambda hit: (hit[0] != folded, not hit[0].startswith(folded), -counts[hit[1]], hit[1]))
+            ids = [i for _, i in found[:most]]
+        else:
+            ids = [int(query)] if query.isascii() and query.isdigit() and int(query[:20]) < len(counts) else []
+        return msgspec.json.encode(schema.LabelsResponse(self._hits(ids)))
+
+    def _most_frequent(self, most: int) -> list[int]:
+        counts = self.method.train_counts_.counts
+        order: list[int] = np.lexsort((np.arange(len(counts)), -counts))[:most].tolist()
+        return order
+
+    def _hits(self, ids: Sequence[int]) -> list[schema.LabelHit]:
+        counts = self.method.train_counts_.counts
+        return [schema.LabelHit(self.label(i), i, int(counts[i])) for i in ids]
+
+    def summary(self, model_id: str) -> dict[str, Any]:
+        method = self.method
+        return {
+            "model_id": model_id,
+            "method": method.name,
+            "family": method.model_.family,
+            "input": self.takes,
+            "n_labels": method.n_labels_,
+            "n_features": method.n_features_in_,
+            "n_train_rows": method.train_counts_.n_rows,
+            "calibrated": method.calibration_ is not None,
+            "modification_time": self._changed,
+        }
+
+    def facts(self, model_id: str) -> bytes:
+        manifest = self._reader.manifest
+        counts = self.method.train_counts_.counts
+        features = self._vectorizer.get_params() if self._vectorizer is not None else {}
+        return msgspec.json.encode(
+            schema.ModelFacts(
+                **self.summary(model_id),
+                bytes=self._reader.n_bytes(),
+                parameters=manifest["params"],
+                features={name: value for name, value in features.items() if name != "threads"},
+                metrics=self._metrics,
+                most_frequent=self._hits(self._most_frequent(_FREQUENT)),
+                labels_without_rows=int((counts == 0).sum()),
+                umpteen_version=str(manifest.get("umpteen_version")),
+            )
+        )
+
+    def frequencies(self) -> bytes:
+        """A drawing of how often each label occurs."""
+        counts = self.method.train_counts_.counts
+        return frequency_chart(counts if counts.any() else np.ones(1, np.int64)).encode()
+
+
+def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable[[int], str]]:
+    """From a label's id to its name, or the id as text, and to the beginning of a suggestion of it in JSON."""
+
+    @lru_cache(_NAMES_KEPT)
+    def name_of(label: int) -> str:
+        name = str(label) if names is None else names[label]
+        return name if name.isascii() else name.encode("utf-8", "replace").decode()  # a lone surrogate becomes a "?"
+
+    @lru_cache(_NAMES_KEPT)
+    def begin(label: int) -> str:
+        return f'{{"label":{msgspec.json.encode(name_of(label)).decode()},"label_id":{label},"score":'
+
+    return name_of, begin
+
+
+class Served:
+    """A model under its id: the state that answers now, the lanes to it, and the look for a newer one."""
+
+    def __init__(self, model_id: str, path: str, settings: Settings, counts: Counts) -> None:
+        self.id, self.path = model_id, path
+        self._threads = settings.kernel_threads
+        self._counts = counts
+        self.model = OpenModel(path, self._threads)
+        self._failed: Any = None
+        limits = {"max_waiting": settings.max_waiting, "timeout": settings.timeout}
+        self.suggestions: Lane[SuggestJob] = Lane(
+            model_id,
+            lambda jobs: self.model.suggest(jobs),
+            max_rows=_ROWS_PER_CALL,
+            told=lambda rows: counts.batch(model_id, rows),
+            **limits,  # type: ignore[arg-type]
+        )
+        self.questions: Lane[Callable[[OpenModel], bytes]] = Lane(
+            f"{model_id} (questions)", lambda asked: [_outcome(ask, self.model) for ask in asked],
+            max_rows=1, max_waiting=max(16, settings.max_waiting // 16), timeout=settings.timeout,
+        )  # fmt: skip
+
+    def refresh(self, *, always: bool = False) -> bool:
+        """Opens the directory again if it has changed; whether it did. The old state answers until the new one can,
+        and goes on if the new one cannot be used."""
+        try:
+            signature = sign(self.path)
+        except OSError:
+            return False  # between two renames
+        if signature == self.model.signature and not always:
+            return False
+        try:
+            fresh = OpenModel(self.path, self._threads)
+        except (UmpteenError, OSError) as error:
+            if signature != self._failed:  # once; a copy that is still being made will be whole some time
+                log.warning("%s: the changed model cannot be used, the old one stays: %s", self.id, error)
+                self._counts.reloaded(self.id, "failed")
+            self._failed = signature
+            return False
+        self.model, self._failed = fresh, None
+        self._counts.reloaded(self.id, "done")
+        log.info("%s: reloaded", self.id)
+        return True
+
+    async def close(self) -> None:
+        await self.suggestions.close()
+        await self.questions.close()
+
+
+def _outcome(ask: Callable[[OpenModel], bytes], model: OpenModel) -> Outcome:
+    try:
+        return ask(model)
+    except Exception as error:
+        return error
+
+
+def sign(path: str) -> tuple[Any, ...]:
+    """What changes when a model directory is replaced."""
+    manifest = (Path(path) / MANIFEST).stat()
+    try:
+        metrics = (Path(path) / METRICS).stat().st_mtime_ns
+    except OSError:
+        metrics = 0
+    return manifest.st_ino, manifest.st_mtime_ns, manifest.st_size, metrics
+
+
+def to_matrix(rows: Sequence[dict[int, float] | list[float]], n_features: int) -> Csr:
+    """Rows of features, each as values by id or as all values, as CSR float32."""
+    as_ids: list[dict[int, float]] = []
+    for row in rows:
+        if isinstance(row, list):
+            if len(row) != n_features:
+                raise DataError(f"features must hold {n_features} numbers, but hold {len(row)}")
+            row = {i: value for i, value in enumerate(row) if value != 0}
+        as_ids.append(row)
+    lengths = np.fromiter(map(len, as_ids), np.int64, len(as_ids))
+    n = int(lengths.sum())
+    indices = np.fromiter(chain.from_iterable(as_ids), np.int64, n)
+    if n and int(indices.max()) >= n_features:
+        raise DataError(f"feature ids must be below {n_features}, but one is {int(indices.max())}")
+    with np.errstate(over="ignore"):  # infinite values are refused later, by row and column
+        data = np.fromiter(chain.from_iterable(row.values() for row in as_ids), np.float64, n).astype(np.float32)
+    row_of = np.repeat(np.arange(len(as_ids)), lengths)
+    if (np.diff(row_of * np.int64(n_features) + indices) <= 0).any():
+        order = np.lexsort((indices, row_of))
+        indices, data = indices[order], data[order]
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return make_csr(data, indices.astype(np.int32), indptr, (len(as_ids), n_features))
+
+
+def find(models: dict[str, Served], model_id: str | None) -> Served:
+    """The model asked for, or the first."""
+    if model_id is None:
+        return next(iter(models.values()))
+    if model_id not in models:
+        raise Problem(404, "unknown_model", f"there is no model {model_id!r:.100}; there are {', '.join(models)}")
+    return models[model_id]

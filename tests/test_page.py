@@ -1,0 +1,250 @@
+"""The page, in a real browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+from playwright.sync_api import Error, Page, expect, sync_playwright
+
+from umpteen.serving.app import make_app
+from umpteen.serving.settings import Settings
+
+from .serving import NASTY, listening
+
+TEXT = "The herring in the north sea, and a tax on wine 🍷 and beer"
+
+
+def find_chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("no Chromium on this machine; install Debian's with: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = find_chromium()
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        except Error as error:
+            pytest.skip(f"Chromium does not start here: {error.message.splitlines()[0]}")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def address(served_models):
+    with listening(make_app(Settings(served_models, watch=0))) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser, address):
+    """A page whose every complaint, a script error or a breach of the content policy, fails the test."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: None if request.url.startswith(address) else complaints.append(request.url))
+    page.goto(address)
+    page.locator("body[data-ready]").wait_for()
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def labels(page: Page, column: int = 0) -> list[str]:
+    return page.locator(".column").nth(column).locator(".name").all_text_contents()
+
+
+def write(page: Page, text: str = TEXT) -> None:
+    page.locator("#text").fill(text)
+    page.locator(".labels li").first.wait_for()
+
+
+def test_type_and_see_labels(page):
+    expect(page.locator(".empty")).to_have_text("Labels appear here as you write.")
+    write(page)
+    assert {"fish", "sea", "tax", "wine"} <= set(labels(page))
+    scores = [float(text) for text in page.locator(".score").all_text_contents()]
+    assert scores == sorted(scores, reverse=True)
+    widths = [row.evaluate("row => parseFloat(getComputedStyle(row, '::before').width) / row.clientWidth")
+              for row in page.locator(".labels li").all()]  # fmt: skip
+    assert widths == pytest.approx(scores, abs=0.05)
+    page.locator("#text").fill("floob herring")
+    expect(page.locator("#status")).to_contain_text("1 of 2 words are unknown")
+    page.locator("#text").fill("")
+    expect(page.locator(".empty")).to_be_visible()
+
+
+def test_label_text_is_never_markup(page):
+    write(page, "wine and beer tax")
+    assert NASTY in labels(page)
+    assert page.locator("img[src=x]").count() == 0
+    page.locator(".pick", has_text=NASTY).click()
+    expect(page.locator("#why-title")).to_have_text(f"Why {NASTY}?")
+    page.get_by_label(f"Leave out {NASTY}").click()
+    expect(page.locator("#rules button")).to_have_text(NASTY)
+    page.locator("#to-facts").click()
+    expect(page.locator("#frequent")).to_contain_text(NASTY)
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_a_picked_label_shows_which_words_spoke_for_it(page):
+    write(page)
+    page.locator(".pick", has_text="wine").click()
+    expect(page.locator("#why-title")).to_have_text("Why wine?")
+    assert page.locator("#why-text").text_content() == TEXT  # nothing is lost, not even beyond a 🍷
+    marked = page.locator("#why-text mark.for").all_text_contents()
+    assert "wine" in marked
+    assert "beer" in [word.strip() for word in marked]
+    assert page.locator("#why-text mark.against").count() > 0
+    strengths = {mark.text_content(): mark.evaluate("m => parseFloat(m.style.getPropertyValue('--strength'))")
+                 for mark in page.locator("#why-text mark").all()}  # fmt: skip
+    assert max(strengths.values()) == pytest.approx(0.72)
+    assert strengths["wine"] > min(strengths.values())
+    expect(page.locator("#why-words li.for").first).to_contain_text("+")
+    expect(page.locator("#why-words li.against").first).to_contain_text("−")
+    expect(page.locator("li.picked .name")).to_have_text("wine")
+    page.keyboard.press("Escape")
+    expect(page.locator("#why")).to_be_hidden()
+
+
+def test_exclude_with_one_click_and_take_back(page):
+    write(page)
+    first = labels(page)[0]
+    page.locator(".never").first.click()
+    expect(page.locator(".name", has_text=re.compile(f"^{first}$"))).to_have_count(0)
+    page.locator("#rules button", has_text=first).click()
+    expect(page.locator(".name").first).to_have_text(first)
+
+
+def test_the_slider_hides_what_is_unlikely(page):
+    write(page, "wine and beer tax")
+    before = [float(text) for text in page.locator(".score").all_text_contents()]
+    least = max(before) - 0.02
+    assert min(before) < least
+    page.locator("#threshold").fill(f"{least:.2f}")
+    assert page.locator("#threshold-value").text_content() == f"{least:.2f}"
+    left = [float(text) for text in page.locator(".score").all_text_contents()]
+    assert left == [score for score in before if score >= least]
+    page.locator("#threshold").fill("1")
+    expect(page.locator(".empty")).to_contain_text("No label is that likely")
+
+
+def test_compare_two_models(page):
+    write(page)
+    page.locator("#other").select_option("trees")
+    expect(page.locator(".column")).to_have_count(2)
+    expect(page.locator(".column h2")).to_have_text(["tags", "trees"])
+    assert set(labels(page, 0)) & set(labels(page, 1))
+    expect(page.locator(".shared").first).to_contain_text("#")
+    page.locator(".column").nth(1).locator(".pick").first.click()
+    expect(page.locator("#why-note")).to_contain_text("trees' votes")
+    shared = next(label for label in labels(page, 0) if label in labels(page, 1))
+    page.get_by_label(f"Leave out {shared}").first.click()
+    expect(page.locator(".name", has_text=re.compile(f"^{shared}$"))).to_have_count(0)  # in both
+
+
+def test_find_a_label_and_allow_only_it(page):
+    write(page)
+    page.get_by_text("Leave labels out, or allow only some").click()
+    page.locator("#find").fill("SE")
+    page.get_by_role("button", name="only sea").click()
+    expect(page.locator(".name")).to_have_text(["sea"])
+    page.locator("#rules button").click()
+    expect(page.locator(".name").nth(1)).to_be_visible()
+
+
+def test_facts_about_the_model(page):
+    page.get_by_role("link", name="About the model").click()
+    expect(page.locator("#facts-title")).to_have_text("tags")
+    expect(page.locator("#facts")).to_contain_text("dismec (linear)")
+    expect(page.locator("#parameters")).to_contain_text("prune")
+    expect(page.locator("#metrics tbody tr").first).to_contain_text("100.0")
+    expect(page.locator("#frequencies svg circle").first).to_be_visible()
+    expect(page.locator("#frequent li").first).to_contain_text("sea 120")
+    page.locator("#model").select_option("numbers")
+    expect(page.locator("#metrics")).to_contain_text("umpteen evaluate DIR TEST --keep")
+
+
+def test_a_model_of_numbers(page):
+    page.locator("#model").select_option("numbers")
+    page.locator("#text").fill("17:1.5 3:2")
+    page.locator(".labels li").first.wait_for()
+    page.locator(".pick").first.click()
+    expect(page.locator("#why-words li").first).to_be_visible()
+    page.locator("#text").fill("17:1.5 fish")
+    expect(page.get_by_role("alert")).to_contain_text("features are written id:value, but one is fish")
+
+
+def test_everything_works_by_keyboard(page):
+    page.keyboard.type("wine tax")  # the text has the focus already
+    page.locator(".labels li").first.wait_for()
+    first = labels(page)[0]
+    reached = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.className || document.activeElement.id"))
+        if reached[-1] == "pick":
+            break
+    assert reached[-1] == "pick", reached
+    assert {"threshold", "top-k"} <= set(reached)
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+    page.keyboard.press("Enter")
+    expect(page.locator("#why-title")).to_have_text(f"Why {first}?")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#rules button")).to_have_text(first)
+    assert page.evaluate("document.activeElement.className") == "never"  # the focus is not lost
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_readable_in_light_and_dark_and_on_a_phone(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 360, "height": 740})
+    write(page)
+    page.locator(".pick").first.click()
+    expect(page.locator("#why-text")).to_be_visible()
+    page.locator("#other").select_option("trees")
+    expect(page.locator(".column")).to_have_count(2)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    for selector in ("body", ".name", ".score", ".hint", "nav a", "#why-text", ".legend"):
+        assert contrast(page, selector) >= 4.5, selector
+
+
+def contrast(page: Page, selector: str) -> float:
+    """WCAG's contrast of an element's text with what is behind it."""
+    return page.locator(selector).first.evaluate("""element => {
+        const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+        const linear = (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+        const light = (colour) => colour.slice(0, 3).map((v) => linear(v / 255))
+            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+        let behind = element;
+        const ground = () => parse(getComputedStyle(behind).backgroundColor);
+        while (behind.parentElement && ground().length === 4 && ground()[3] === 0) behind = behind.parentElement;
+        const [a, b] = [light(parse(getComputedStyle(element).color)), light(ground())];
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    }""")
+
+
+def test_a_token_is_asked_for_once(browser, served_models):
+    settings = Settings({"tags": served_models["tags"]}, token="open-sesame", watch=0)
+    with listening(make_app(settings)) as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.locator("#token").fill("wrong-token")
+        page.get_by_role("button", name="Go on").click()
+        page.locator("#token").fill("open-sesame")
+        page.get_by_role("button", name="Go on").click()
+        page.locator("body[data-ready]").wait_for()
+        write(page, "wine tax")
+        assert labels(page)
+        page.close()
