@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import re
 import shutil
@@ -368,6 +369,24 @@ def test_health_and_metrics(client):
     assert re.search(r'umpteen_batch_rows_count\{model="tags"\} [1-9]', text)
     for line in text.splitlines():
         assert line.startswith("# ") or re.fullmatch(r'[a-z_]+(\{(\w+="[^"]*",?)+\})? [-+0-9.e]+', line)
+
+
+def test_refused_requests_leave_nothing_behind(client):
+    """Without the collector of rings: what a client was refused must not wait for it in memory."""
+    from umpteen.serving import schema
+
+    def kept() -> int:
+        return sum(isinstance(thing, (Problem, schema.Asking)) for thing in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = kept()
+        for ask in ({"text": "a" * 200_001}, {"text": "a", "model": "none"}, {"text": "a", "exclude": ["none"]}) * 20:
+            assert client.post("/v1/suggest", json=ask).status_code in (404, 413)
+        assert kept() <= before + 2
+    finally:
+        gc.enable()
 
 
 def test_a_token_is_asked_for(models):

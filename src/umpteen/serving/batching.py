@@ -86,7 +86,10 @@ class Lane(Generic[Job]):
             loop.call_soon(self._start)  # soon, so that what this turn of the loop has read comes along
         if self._clock is None:
             self._clock = loop.call_later(min(0.2, self._timeout / 4), self._give_up_late)
-        return await waiting.answer
+        try:
+            return await waiting.answer
+        finally:
+            del waiting  # a failed answer's traceback holds this frame: a ring that would keep the job's text
 
     def _start(self) -> None:
         """Hands the thread what is waiting."""

@@ -96,6 +96,7 @@ class Gate:
                 problem = _from_router(error) if isinstance(error, HTTPException) else as_problem(error)
                 status, body = problem.status, problem.body()
                 headers = problem.all_headers(len(body)) + HEADERS
+                del problem  # its traceback holds this frame, and with it the request's text, in a ring
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         finally:

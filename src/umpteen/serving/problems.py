@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from umpteen.errors import DataError, MemoryLimitError, ParamError
+from umpteen.errors import DataError, MemoryLimitError, ParamError, UmpteenError
 
 log = logging.getLogger("umpteen.serving")
 
@@ -29,6 +29,12 @@ class Problem(Exception):
         if self.status in (408, 413):  # the rest of the body will not be read
             headers.append((b"connection", b"close"))
         return headers
+
+
+def without_trace(error: Exception) -> Exception:
+    """An error as it goes from thread to thread. What is the client's fault leaves its traceback behind: it holds
+    the frames of the thread, which hold the error again, and with it the request until the rings are collected."""
+    return error.with_traceback(None) if isinstance(error, (Problem, UmpteenError)) else error
 
 
 def overloaded(message: str) -> Problem:

@@ -25,7 +25,7 @@ from umpteen.models.store import MANIFEST, METRICS, ModelReader, kept_metrics
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
-from umpteen.serving.problems import Problem, log
+from umpteen.serving.problems import Problem, log, without_trace
 from umpteen.serving.settings import Settings
 from umpteen.tagger import PRECOMPUTED, Tagger, load, squeeze
 from umpteen.text.tfidf import WordCounts
@@ -105,7 +105,7 @@ class OpenModel:
             return self._suggest(jobs)
         except Exception as error:
             if len(jobs) == 1:
-                return [error]
+                return [without_trace(error)]
             return [self.suggest([job])[0] for job in jobs]  # so that only who is to blame pays
 
     def _suggest(self, jobs: Sequence[SuggestJob]) -> list[Outcome]:
@@ -355,7 +355,7 @@ def _outcome(ask: Callable[[OpenModel], bytes], model: OpenModel) -> Outcome:
     try:
         return ask(model)
     except Exception as error:
-        return error
+        return without_trace(error)
 
 
 def sign(path: str) -> tuple[Any, ...]:

@@ -93,7 +93,6 @@ def _run_worker(settings: Settings, listener: socket.socket, file: Path | None =
     # What is there now stays; looking through it again and again for garbage would stop every request on its way.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
     config = uvicorn.Config(
         app,
         log_config=None,
