@@ -81,7 +81,7 @@ def test_engines_by_name():
     assert isinstance(make_engine("local", 2), LocalEngine)
     engine = LocalEngine(1)
     assert make_engine(engine, None) is engine
-    with pytest.raises(ParamError, match="engine must be one of local, but is 'slurm'"):
+    with pytest.raises(ParamError, match="engine must be one of local, ray, but is 'slurm'"):
         make_engine("slurm", None)
 
 

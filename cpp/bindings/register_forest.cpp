@@ -237,6 +237,27 @@ class ForestScorerBinding {
     return {to_numpy(std::move(labels), X.n_rows, top_k), to_numpy(std::move(scores), X.n_rows, top_k)};
   }
 
+  std::pair<NumpyMatrix<std::int32_t>, NumpyMatrix<float>> revote(
+      const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices, const Vector<float>& data,
+      const Matrix<std::int32_t>& given, const Matrix<float>& means, std::int64_t top_k, int threads) const {
+    const CsrView X = view_csr(indptr, indices, data, forest_.n_features);
+    const auto n_given = static_cast<std::int64_t>(given.shape(1));
+    if (static_cast<std::int64_t>(given.shape(0)) != X.n_rows || means.shape(0) != given.shape(0) ||
+        means.shape(1) != given.shape(1) || top_k < 1 || forest_.centroids.shards.empty())
+      throw std::invalid_argument("a vote needs centroids, and labels and means for each row");
+    for (std::int64_t i = 0; i < X.n_rows * n_given; ++i)
+      if (given.data()[i] >= forest_.n_labels) throw std::out_of_range("there is no such label");
+    auto labels = make_array<std::int32_t>(X.n_rows * top_k);
+    auto scores = make_array<float>(X.n_rows * top_k);
+    {
+      Control control = make_control(nullptr);
+      const nb::gil_scoped_release release;
+      forest_revote(forest_, X, given.data(), means.data(), n_given, top_k, threads, labels.get(), scores.get(),
+                    control);
+    }
+    return {to_numpy(std::move(labels), X.n_rows, top_k), to_numpy(std::move(scores), X.n_rows, top_k)};
+  }
+
   NumpyMatrix<std::int32_t> leaves(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices,
                                    const Vector<float>& data, int threads) const {
     const CsrView X = view_csr(indptr, indices, data, forest_.n_features);
@@ -293,6 +314,10 @@ void register_forest(nb::module_& m) {
            nb::arg("data").noconvert(), nb::arg("top_k"), nb::arg("threads"),
            nb::arg("allowed").noconvert() = nb::none(), nb::arg("token") = nb::none(),
            "(labels, scores), each n_rows x top_k, best first; -1 and -inf pad.")
+      .def("revote", &ForestScorerBinding::revote, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+           nb::arg("data").noconvert(), nb::arg("labels").noconvert(), nb::arg("scores").noconvert(),
+           nb::arg("top_k"), nb::arg("threads"),
+           "(labels, scores) as topk gives them, from the trees' means for some labels of each row.")
       .def("leaves", &ForestScorerBinding::leaves, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
            nb::arg("data").noconvert(), nb::arg("threads"), "The leaf of every row in every tree.");
   m.def("grow_tree", &grow_tree_binding, nb::arg("input"), nb::arg("seed"), nb::arg("token") = nb::none(),

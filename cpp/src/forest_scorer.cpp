@@ -60,12 +60,17 @@ class ForestScorer {
       sums_[static_cast<std::size_t>(label)] = 0;
     }
     if (!forest_.centroids.shards.empty()) vote(row);
-    const auto n = std::min<std::int64_t>(top_k, static_cast<std::int64_t>(ranked_.size()));
-    std::partial_sort(ranked_.begin(), ranked_.begin() + n, ranked_.end(), better);
-    for (std::int64_t r = 0; r < top_k; ++r) {
-      out_labels[r] = r < n ? ranked_[static_cast<std::size_t>(r)].label : -1;
-      out_scores[r] = r < n ? ranked_[static_cast<std::size_t>(r)].score : kNoScore;
-    }
+    write_best(top_k, out_labels, out_scores);
+  }
+
+  /// The best labels of one row, given what the trees say of it.
+  void revote(std::int64_t row, const std::int32_t* labels, const float* scores, std::int64_t n_given,
+              std::int64_t top_k, std::int32_t* out_labels, float* out_scores) {
+    ranked_.clear();
+    for (std::int64_t i = 0; i < n_given; ++i)
+      if (labels[i] >= 0) ranked_.push_back({scores[i], labels[i]});
+    vote(row);
+    write_best(top_k, out_labels, out_scores);
   }
 
  private:
@@ -75,6 +80,15 @@ class ForestScorer {
   };
   static bool better(const Ranked& a, const Ranked& b) {
     return a.score != b.score ? a.score > b.score : a.label < b.label;
+  }
+
+  void write_best(std::int64_t top_k, std::int32_t* out_labels, float* out_scores) {
+    const auto n = std::min<std::int64_t>(top_k, static_cast<std::int64_t>(ranked_.size()));
+    std::partial_sort(ranked_.begin(), ranked_.begin() + n, ranked_.end(), better);
+    for (std::int64_t r = 0; r < top_k; ++r) {
+      out_labels[r] = r < n ? ranked_[static_cast<std::size_t>(r)].label : -1;
+      out_scores[r] = r < n ? ranked_[static_cast<std::size_t>(r)].score : kNoScore;
+    }
   }
 
   ForestRow row_at(std::int64_t row) const {
@@ -246,6 +260,16 @@ void forest_topk(const Forest& forest, const CsrView& X, std::int64_t top_k, con
     for (std::int64_t row = begin; row < end; ++row)
       scorer.rank(row, scorer.leaves() + (row - begin) * n_trees, top_k, allowed, out_labels + row * top_k,
                   out_scores + row * top_k);
+  });
+}
+
+void forest_revote(const Forest& forest, const CsrView& X, const std::int32_t* labels, const float* scores,
+                   std::int64_t n_given, std::int64_t top_k, int threads, std::int32_t* out_labels, float* out_scores,
+                   Control& control) {
+  for_rows(forest, X, threads, control, [&](ForestScorer& scorer, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row)
+      scorer.revote(row, labels + row * n_given, scores + row * n_given, n_given, top_k, out_labels + row * top_k,
+                    out_scores + row * top_k);
   });
 }
 

@@ -29,6 +29,7 @@ _HOMES = {
     "PfastreXML": "umpteen.methods.pfastrexml",
     "RXML": "umpteen.methods.rxml",
     "RXMLGlobal": "umpteen.methods.rxml_global",
+    "RayEngine": "umpteen.engines.ray",
     "SLEEC": "umpteen.methods.rxml",
     "Tagger": "umpteen.tagger",
     "Tfidf": "umpteen.text.tfidf",
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from umpteen.data.xc_text import read_xc as read_xc
     from umpteen.data.xc_text import read_xc_split as read_xc_split
     from umpteen.data.xc_text import write_xc as write_xc
+    from umpteen.engines.ray import RayEngine as RayEngine
     from umpteen.evaluation.metrics import Metrics as Metrics
     from umpteen.evaluation.metrics import evaluate as evaluate
     from umpteen.methods.blend import Blend as Blend

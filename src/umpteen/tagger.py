@@ -18,6 +18,7 @@ from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr, make_csr
 from umpteen.data.propensity import LabelCounts
 from umpteen.data.split import split_rows
+from umpteen.engines.base import Engine
 from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
 from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
@@ -305,6 +306,7 @@ class Tagger:
         exclude: Any = None,
         include: Any = None,
         threads: int | None = None,
+        engine: str | Engine = "local",
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """`suggest` of several texts as arrays: label ids, -1 where none is given, and probabilities."""
         method = self._fitted()
@@ -314,7 +316,7 @@ class Tagger:
         width = min(_AUTO_TOP_K, method.n_labels_) if isinstance(top_k, str) else top_k
         cut = self._threshold(threshold)
         labels, scores = method.predict_topk(
-            self._to_X(texts), width, exclude=exclude, include=include, threads=threads
+            self._to_X(texts), width, exclude=exclude, include=include, threads=threads, engine=engine
         )
         values = self._to_unit(scores)
         if auto:

@@ -16,13 +16,19 @@ from umpteen.cli.corpora import (
     refuse_for_texts,
 )
 from umpteen.cli.options import (
+    AddressOption,
+    CpusOption,
+    EngineOption,
     FormatOption,
+    KeepGoingOption,
     LabelNamesOption,
     LabelsOption,
     ModelArgument,
     OneBasedOption,
     ResumeOption,
     ThreadsOption,
+    WriteOption,
+    choose_engine,
     read_data,
 )
 from umpteen.cli.training import describe_work, writing
@@ -35,6 +41,11 @@ def command(
     ],
     target: Annotated[Path, typer.Option("--model", metavar="DIR2", help="Where the grown model goes.")],
     threads: ThreadsOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    cpus_per_worker: CpusOption = None,
+    write: WriteOption = None,
+    keep_going: KeepGoingOption = False,
     resume: ResumeOption = False,
     label_names: LabelNamesOption = None,
     labels: LabelsOption = None,
@@ -60,17 +71,20 @@ def command(
     from umpteen.errors import ParamError
     from umpteen.tagger import Tagger, load
 
+    where = choose_engine(
+        engine, threads, keep_going=keep_going, address=address, cpus_per_worker=cpus_per_worker, write=write
+    )
     loaded = load(model)
     if isinstance(loaded, Tagger):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based)
         corpus = read_texts(data, format, text_field, label_field, label_delimiter)
         n_old = loaded.method_.n_labels_
-        loaded.method_.set_params(threads=threads)
+        loaded.method_.set_params(threads=threads, engine=where)
         with writing(target):
             loaded.add_labels(corpus.texts, corpus.labels, target, resume=resume, progress=True)
         typer.echo(f"labels     {n_old:,} as before, and new: {', '.join(loaded.classes_[n_old : n_old + 20])}")
         return
-    loaded.set_params(threads=threads)
+    loaded.set_params(threads=threads, engine=where)
     if not hasattr(loaded, "add_labels"):
         raise ParamError(f"{model}: labels can be added to one-vs-rest models, but this is {loaded.name}")
     started = time.perf_counter()

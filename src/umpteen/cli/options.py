@@ -12,6 +12,7 @@ from umpteen.errors import DataError, ParamError
 
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
+    from umpteen.engines.base import Engine
 
 _DATA = "Data file"
 FormatOption = Annotated[
@@ -32,6 +33,39 @@ LabelNamesOption = Annotated[
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads to use; by default all cores.")]
+_ENGINE = "Where the work is done"
+EngineOption = Annotated[
+    str, typer.Option("--engine", help="local, this machine, or ray, a Ray cluster.", rich_help_panel=_ENGINE)
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="The Ray cluster: host:port, auto, or local to start one here; by default $RAY_ADDRESS, else local.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+CpusOption = Annotated[
+    int | None,
+    typer.Option(
+        "--cpus-per-worker",
+        help="Cores of a Ray worker, which are its threads; by default those of the smallest node.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+WriteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--write",
+        metavar="driver|workers",
+        help="Who writes shards: the driver, or Ray workers, to a directory that all nodes see.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+KeepGoingOption = Annotated[
+    bool,
+    typer.Option("--keep-going", help="Do all other shards before failing because of one.", rich_help_panel=_ENGINE),
+]
 TopKOption = Annotated[int, typer.Option("--top-k", help="Labels per row.", min=1)]
 ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.")]
 
@@ -61,6 +95,34 @@ def read_data(
             raise ParamError("--one-based and --zero-based are for text files, not for .npz")
         options["one_based"] = one_based
     return read(path, format=chosen, **options)
+
+
+def choose_engine(
+    engine: str,
+    threads: int | None,
+    *,
+    keep_going: bool = False,
+    address: str | None = None,
+    cpus_per_worker: int | None = None,
+    write: str | None = None,
+) -> Engine:
+    """The engine the options describe."""
+    from umpteen.engines import make_engine
+
+    given = {"address": address, "cpus_per_worker": cpus_per_worker, "write": write}
+    if engine == "ray":
+        from umpteen.engines.ray import RayEngine
+
+        options: dict[str, Any] = {"write": write} if write is not None else {}
+        return RayEngine(address, cpus=cpus_per_worker, keep_going=keep_going, threads=threads, **options)
+    for name, value in given.items():
+        if value is not None:
+            raise ParamError(f"--{name.replace('_', '-')} goes with --engine ray, but the engine is {engine}")
+    if engine == "local":
+        from umpteen.engines.local import LocalEngine
+
+        return LocalEngine(threads, keep_going=keep_going)
+    return make_engine(engine, threads)
 
 
 def read_for_model(model: Any, path: Path, **options: Any) -> Dataset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,17 @@ import typer
 
 from umpteen.cli.corpora import TextFieldOption, read_texts
 from umpteen.cli.options import (
+    AddressOption,
+    CpusOption,
+    EngineOption,
     FormatOption,
     ModelArgument,
     OneBasedOption,
     ThreadsOption,
     TopKOption,
+    choose_engine,
 )
+from umpteen.errors import ParamError
 
 
 def command(
@@ -41,6 +47,18 @@ def command(
         list[str] | None, typer.Option("--include", help="Give only such labels, by id or name; repeatable.")
     ] = None,
     threads: ThreadsOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    cpus_per_worker: CpusOption = None,
+    parts: Annotated[
+        int | None,
+        typer.Option(
+            "--parts",
+            help="Have Ray workers hold so many parts of the model, which all nodes must see at DIR.",
+            rich_help_panel="Where the work is done",
+            min=1,
+        ),
+    ] = None,
     format: FormatOption = None,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
@@ -54,21 +72,28 @@ def command(
     from umpteen.data.reading import read_features
     from umpteen.tagger import Tagger, load
 
+    where = choose_engine(engine, threads, address=address, cpus_per_worker=cpus_per_worker)
+    if parts is not None and engine != "ray":
+        raise ParamError(f"--parts goes with --engine ray, but the engine is {engine}")
     loaded = load(model)
+    method = loaded.method_ if isinstance(loaded, Tagger) else loaded
     if isinstance(loaded, Tagger):
         texts = read_texts(input, format, text_field, None, None, labelled=False).texts
-        method = loaded.method_
-        labels, scores = loaded.rank(
-            texts, top_k, exclude=_labels(method, exclude), include=_labels(method, include), threads=threads
-        )
-        _write(output, labels, scores, method)
-        return
-    options: dict[str, Any] = {} if one_based is None else {"one_based": one_based}
-    X = read_features(input, format=format, n_features=loaded.n_features_in_, threads=threads, **options)
-    labels, scores = loaded.predict_topk(
-        X, top_k, exclude=_labels(loaded, exclude), include=_labels(loaded, include), threads=threads
-    )
-    _write(output, labels, scores, loaded)
+    else:
+        options: dict[str, Any] = {} if one_based is None else {"one_based": one_based}
+        X = read_features(input, format=format, n_features=loaded.n_features_in_, threads=threads, **options)
+    with where.hold(model, parts) if parts is not None else nullcontext(where) as scorer:  # type: ignore[attr-defined]
+        how: dict[str, Any] = {
+            "exclude": _labels(method, exclude),
+            "include": _labels(method, include),
+            "threads": threads,
+            "engine": scorer,
+        }
+        if isinstance(loaded, Tagger):
+            labels, scores = loaded.rank(texts, top_k, **how)
+        else:
+            labels, scores = loaded.predict_topk(X, top_k, **how)
+    _write(output, labels, scores, method)
 
 
 def _write(output: str, labels: Any, scores: Any, model: Any) -> None:

@@ -18,12 +18,18 @@ from umpteen.cli.corpora import (
     refuse_for_texts,
 )
 from umpteen.cli.options import (
+    AddressOption,
+    CpusOption,
+    EngineOption,
     FormatOption,
+    KeepGoingOption,
     LabelNamesOption,
     LabelsOption,
     OneBasedOption,
     ResumeOption,
     ThreadsOption,
+    WriteOption,
+    choose_engine,
     parse_settings,
     read_alike,
     read_data,
@@ -53,7 +59,11 @@ def command(
     ] = None,
     threads: ThreadsOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of methods that draw random numbers.")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="Where shards are trained.")] = "local",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    cpus_per_worker: CpusOption = None,
+    write: WriteOption = None,
+    keep_going: KeepGoingOption = False,
     resume: ResumeOption = False,
     label_names: LabelNamesOption = None,
     labels: LabelsOption = None,
@@ -100,7 +110,10 @@ def command(
     for name in ("threads", "engine"):
         if name in params:
             raise ParamError(f"--set {name}=… does not go with this command; use --{name}")
-    estimator = cls(**params).set_params(threads=threads, engine=engine)
+    where = choose_engine(
+        engine, threads, keep_going=keep_going, address=address, cpus_per_worker=cpus_per_worker, write=write
+    )
+    estimator = cls(**params).set_params(threads=threads, engine=where)
     estimator.validate()
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)

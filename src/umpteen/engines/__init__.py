@@ -5,7 +5,7 @@ from __future__ import annotations
 from umpteen.engines.base import Engine
 from umpteen.errors import ParamError
 
-ENGINES = ("local",)
+ENGINES = ("local", "ray")
 
 
 def make_engine(engine: str | Engine, threads: int | None) -> Engine:
@@ -16,4 +16,8 @@ def make_engine(engine: str | Engine, threads: int | None) -> Engine:
         from umpteen.engines.local import LocalEngine
 
         return LocalEngine(threads)
+    if engine == "ray":
+        from umpteen.engines.ray import RayEngine
+
+        return RayEngine(threads=threads)
     raise ParamError(f"engine must be one of {', '.join(ENGINES)}, but is {engine!r}")

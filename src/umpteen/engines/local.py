@@ -7,7 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from umpteen import _native
-from umpteen.engines.base import Engine, Parallelism, Resources, Task, Work, largest_first, shard_error
+from umpteen.engines.base import Engine, Failures, Parallelism, Resources, Task, Work, largest_first
+from umpteen.params import check_flag
 from umpteen.threads import resolve_threads
 
 
@@ -18,16 +19,20 @@ class LocalEngine(Engine):
     ----------
     threads
         How many at most; by default one per core.
+    keep_going
+        Whether a shard that fails leaves the others at work. What failed is logged at once, and raised at the end.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, *, keep_going: bool = False) -> None:
         self.threads = resolve_threads(threads)
+        self.keep_going = check_flag("keep_going", keep_going)
 
     def run(self, work: Work, tasks: Sequence[Task], parallelism: Parallelism) -> Iterator[tuple[Task, Any]]:
         n_workers = max(1, min(self.threads, len(tasks))) if parallelism == "across" else 1
         token = _native.CancelToken()
-        resources = Resources(threads=1 if parallelism == "across" else self.threads, token=token)
+        threads = 1 if parallelism == "across" else self.threads
         queue = iter(largest_first(tasks))
+        failures = Failures(self.keep_going)
         # The work runs off the main thread even where one worker suffices, so that this one is free to hear Ctrl-C.
         pool = ThreadPoolExecutor(n_workers, thread_name_prefix="umpteen-shard")
         running: dict[Future[Any], Task] = {}
@@ -35,15 +40,17 @@ class LocalEngine(Engine):
             while True:
                 # One task waits behind each running one; a longer queue would only delay a stop.
                 while len(running) < 2 * n_workers and (task := next(queue, None)) is not None:
-                    running[pool.submit(work, task, resources)] = task
+                    running[pool.submit(work, task, Resources(threads, token))] = task
                 if not running:
+                    failures.raise_if_any(len(tasks))
                     return
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     task = running.pop(future)
                     if (cause := future.exception()) is not None:
-                        raise shard_error(task, cause) from cause
-                    yield task, future.result()
+                        failures.add(task, cause)
+                    else:
+                        yield task, future.result()
         finally:
             token.cancel()
             pool.shutdown(wait=True, cancel_futures=True)

@@ -8,14 +8,16 @@ engines, resuming, saving, predicting, is here.
 from __future__ import annotations
 
 import abc
+import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen.data.files import PathLike
@@ -23,7 +25,7 @@ from umpteen.data.matrix import Csr, as_csr, make_csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts, count_labels
 from umpteen.engines import make_engine
-from umpteen.engines.base import Engine, Parallelism, Resources, Task
+from umpteen.engines.base import Engine, Parallelism, Resources, Task, Work
 from umpteen.errors import DataError, NotFittedError, ParamError
 from umpteen.evaluation.metrics import find_hits
 from umpteen.memory import Estimate, check_fits
@@ -53,6 +55,33 @@ class TrainingData:
     def rows_of(self) -> Any:
         """Y by label: the rows of label l, rising, are indices[indptr[l]:indptr[l + 1]]."""
         return self.Y.tocsc()  # SciPy's conversion sorts
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "rows_of"}  # Y says it all
+
+    def without_labels(self) -> TrainingData:
+        return replace(self, Y=make_csr(np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(self.Y.shape[0] + 1),
+                                        self.Y.shape))  # fmt: skip
+
+    def pick_labels(self, labels: NDArray[np.int32]) -> SomeLabels:
+        own = self.rows_of[:, labels]
+        return SomeLabels(labels, own.indptr, own.indices)
+
+    def with_labels(self, some: SomeLabels) -> TrainingData:
+        """The same data with these labels only, under the ids they have among all."""
+        counts = np.zeros(self.Y.shape[1] + 1, np.int64)
+        counts[some.labels + 1] = np.diff(some.indptr)  # rising ids, so the rows are in order
+        ones = np.ones(len(some.rows), np.float32)
+        by_label = sp.csc_matrix((ones, some.rows, np.cumsum(counts).astype(some.indptr.dtype)), shape=self.Y.shape)
+        return replace(self, Y=by_label.tocsr())
+
+
+class SomeLabels(NamedTuple):
+    """The rows of some labels, whose ids rise: those of the i-th are rows[indptr[i]:indptr[i + 1]]."""
+
+    labels: NDArray[np.int32]
+    indptr: NDArray[Any]
+    rows: NDArray[Any]
 
 
 class Method(Parameters, abc.ABC):
@@ -85,6 +114,14 @@ class Method(Parameters, abc.ABC):
     @abc.abstractmethod
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         """One shard. Depends on data, parameters and the task only: never on threads, order or clocks."""
+
+    def hear(self, task: Task, note: Any) -> None:
+        """Keeps what `train_shard`, wherever it ran, noted in its resources."""
+
+    def labels_of(self, task: Task) -> NDArray[np.int32] | None:
+        """Which labels' rows a shard is trained from, rising; None for all. An engine that trains it on another
+        machine sends no others."""
+        return None
 
     @abc.abstractmethod
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
@@ -173,7 +210,8 @@ class Method(Parameters, abc.ABC):
         if names is not None and len(names) != Y.shape[1]:
             raise DataError(f"there must be {Y.shape[1]} label names, but there are {len(names)}")
         check_fits(Estimate(64 * (X.shape[1] + n_labels), 0), "are there really so many features and labels?")
-        check_fits(self.estimate(X, Y), self.way_out)
+        if not make_engine(self.engine, self.threads).elsewhere:
+            check_fits(self.estimate(X, Y), self.way_out)
 
     def _train(
         self,
@@ -293,6 +331,7 @@ class Method(Parameters, abc.ABC):
         exclude: ArrayLike | None = None,
         include: ArrayLike | None = None,
         threads: int | None = None,
+        engine: str | Engine = "local",
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The best labels of each row, best first; ties go to the lower label id.
 
@@ -302,6 +341,9 @@ class Method(Parameters, abc.ABC):
             As given to `fit`: the preprocessing recorded with the model is applied here.
         exclude, include : label ids or names, optional
             Labels that must not be, or alone may be, ranked; applied before the cut.
+        engine
+            Where rows are scored. It is not the engine the model was trained with: few rows are scored before another
+            machine has heard of them.
 
         Returns
         -------
@@ -316,7 +358,8 @@ class Method(Parameters, abc.ABC):
         threads = self.threads if threads is None else threads
         X = self.preprocessing_.transform(X, threads=1 if X.shape[0] == 1 else threads)
         model: Model = self.model_
-        return model.predict_topk(
+        return make_engine(engine, threads).predict_topk(
+            model,
             X,
             top_k,
             exclude=self._label_ids(exclude, "exclude"),
@@ -412,6 +455,52 @@ class Method(Parameters, abc.ABC):
         return {name: i for i, name in enumerate(self.label_names_ or ())}
 
 
+#: What a fitted method has that its shards are not trained from.
+_FITTED = (
+    "model_",
+    "preprocessing_",
+    "train_counts_",
+    "label_names_",
+    "calibration_",
+    "_fitted_header",
+    "_shared",
+    "_ids_by_name",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ShardWork:
+    """Trains a shard, and writes it if there is a writer. Portable: see engines/base.py."""
+
+    method: Method
+    data: TrainingData
+    writer: ModelWriter | None
+
+    def __call__(self, task: Task, resources: Resources) -> tuple[Part | None, list[Any]]:
+        """The shard, if it is not written, and what was noted."""
+        part = self.method.train_shard(self.data, task, resources)
+        if self.writer is None:
+            return part, resources.notes
+        self.writer.write_part(task.name, part)
+        return None, resources.notes
+
+    def share(self, *, writes: bool) -> ShardWork:
+        method = copy.copy(self.method)
+        method.engine = "local"
+        for name in _FITTED:
+            method.__dict__.pop(name, None)
+        label_by_label = type(method).labels_of is not Method.labels_of
+        data = self.data.without_labels() if label_by_label else self.data
+        return ShardWork(method, data, self.writer if writes else None)
+
+    def pick(self, task: Task) -> SomeLabels | None:
+        labels = self.method.labels_of(task)
+        return None if labels is None else self.data.pick_labels(labels)
+
+    def receive(self, picked: SomeLabels | None) -> Work:
+        return self if picked is None else replace(self, data=self.data.with_labels(picked))
+
+
 def train_shards(
     method: Method,
     data: TrainingData,
@@ -424,14 +513,6 @@ def train_shards(
 
     With a writer each worker writes its shard and forgets it; without one the shards are returned.
     """
-
-    def work(task: Task, resources: Resources) -> Part | None:
-        part = method.train_shard(data, task, resources)
-        if writer is None:
-            return part
-        writer.write_part(task.name, part)
-        return None
-
     left = [task for task in tasks if task.name not in finished]
     total = sum(task.cost for task in tasks)
     done = total - sum(task.cost for task in left)
@@ -439,8 +520,12 @@ def train_shards(
     listener(Progress(done, total, n_done, len(tasks)))
     shards: dict[str, Part] = {}
     engine = make_engine(method.engine, method.threads)
-    for task, part in engine.run(work, left, method.parallelism):
-        if part is not None:
+    for task, (part, notes) in engine.run(ShardWork(method, data, writer), left, method.parallelism):
+        for note in notes:
+            method.hear(task, note)
+        if part is not None and writer is not None:  # it was trained where our disk is not
+            writer.write_part(task.name, part)
+        elif part is not None:
             shards[task.name] = part
         done += task.cost
         n_done += 1

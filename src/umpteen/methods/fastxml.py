@@ -151,7 +151,7 @@ class FastXML(Method):
 
     def plan(self, data: TrainingData) -> list[Task]:
         """A shard is a tree."""
-        return [Task(shard_name(tree), tree, 1.0) for tree in range(self.n_trees)]
+        return [Task(shard_name(tree), tree, 1.0, f"tree {tree}") for tree in range(self.n_trees)]
 
     def label_gains(self, Y: Csr) -> NDArray[np.float32]:
         """What each label in its place is worth."""

@@ -72,7 +72,8 @@ class LabelBlocks(Method):
         for index, begin in enumerate(range(0, len(counts), size), first_shard):
             labels = np.sort(by_frequency[begin : begin + size])
             cost = float(len(labels) + counts[labels].sum())
-            tasks.append(Task(shard_name(index), labels + np.int32(first_label), cost))
+            ids = labels + np.int32(first_label)
+            tasks.append(Task(shard_name(index), ids, cost, _name_labels(ids)))
         return tasks
 
     def shard_size(self, n_labels: int) -> int:
@@ -109,6 +110,10 @@ class OneVsRest(LabelBlocks):
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         return self.pack(data, task.plan, self.train_labels(data, task.plan, resources)).to_part()
+
+    def labels_of(self, task: Task) -> NDArray[np.int32] | None:
+        labels: NDArray[np.int32] = task.plan
+        return labels
 
     def add_labels(
         self,
@@ -207,3 +212,9 @@ def count_weights_bound(X: Csr, Y: Csr) -> NDArray[np.int64]:
     entries = np.repeat(np.diff(X.indptr).astype(np.int64), np.diff(Y.indptr))
     totals = np.bincount(Y.indices, weights=entries, minlength=Y.shape[1])
     return np.minimum(totals, X.shape[1]).astype(np.int64)
+
+
+def _name_labels(labels: NDArray[np.int32]) -> str:
+    """Label ids in a message: all of few, the first of many."""
+    shown = ", ".join(str(label) for label in labels[:10])
+    return f"labels {shown} and {len(labels) - 10} more" if len(labels) > 10 else f"labels {shown}"

@@ -41,7 +41,7 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.split import split_rows
-from umpteen.engines.base import Engine, Resources, Task
+from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.evaluation.metrics import evaluate
 from umpteen.memory import Estimate
@@ -159,6 +159,7 @@ class PDSparse(LabelBlocks):
     """
 
     name: ClassVar[str] = "pdsparse"
+    parallelism: ClassVar[Parallelism] = "together"
     way_out: ClassVar[str] = (
         "use fewer labels or features; or PPDSparse, which trains one label at a time and needs the memory of a few"
     )
@@ -238,7 +239,7 @@ class PDSparse(LabelBlocks):
         self.stats_ = {name: np.zeros(0) for name in _STATS}
         joint = _Joint()
         blocks = super().plan(data, first_label, first_shard)
-        return [Task(task.name, (task.plan, joint), task.cost) for task in blocks]
+        return [Task(task.name, (task.plan, joint), task.cost, task.about) for task in blocks]
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         labels, joint = task.plan
@@ -246,11 +247,18 @@ class PDSparse(LabelBlocks):
             if joint.solution is None:
                 joint.solution = self.solve(data, resources.threads, resources.token)
         solution: _Solution = joint.solution
-        self.stats_ = solution.stats
-        self.post_solved_ = solution.post_solved
-        self.active_labels_ = solution.active_labels
-        self.active_weights_ = solution.W.nnz / data.X.shape[1]
+        resources.notes.append(
+            {
+                "stats_": solution.stats,
+                "post_solved_": solution.post_solved,
+                "active_labels_": solution.active_labels,
+                "active_weights_": solution.W.nnz / data.X.shape[1],
+            }
+        )
         return self.pack(data, labels, self._cut(solution.W, labels, data)).to_part()
+
+    def hear(self, task: Task, note: Any) -> None:
+        self.__dict__.update(note)
 
     def _cut(self, W: Any, labels: NDArray[np.int32], data: TrainingData) -> LabelWeights:
         n_features = data.X.shape[1]

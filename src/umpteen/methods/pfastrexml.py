@@ -113,8 +113,9 @@ max_inner, seed, normalize, tfidf, threads, engine
         """Blocks of centroids, then a shard per tree."""
         blocks = range(0, data.Y.shape[1], _LABELS_PER_SHARD)
         labels = [np.arange(begin, min(begin + _LABELS_PER_SHARD, data.Y.shape[1])) for begin in blocks]
-        plans = [*labels, *range(self.n_trees)]
-        return [Task(shard_name(i), plan, 1.0) for i, plan in enumerate(plans)]
+        plans: list[tuple[Any, str]] = [(block, f"centroids of labels {block[0]} to {block[-1]}") for block in labels]
+        plans += [(tree, f"tree {tree}") for tree in range(self.n_trees)]
+        return [Task(shard_name(i), plan, 1.0, about) for i, (plan, about) in enumerate(plans)]
 
     def label_gains(self, Y: Csr) -> NDArray[np.float32]:
         """1 / p_l; too few rows for propensities have them all alike."""

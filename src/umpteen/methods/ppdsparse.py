@@ -94,7 +94,7 @@ class PPDSparse(OneVsRest):
     chosen_ : tuple
         The (λ, τ) trained with.
     stats_ : dict of arrays, one entry per label
-        What the solver said of the labels trained in this process, -1 for others: `objective`, the primal, and `gap`,
+        What the solver said of the labels trained in this run, -1 for others: `objective`, the primal, and `gap`,
         how far it is from the optimum at most; `nnz`, weights before pruning; `support`, rows with α > 0; `active`,
         rows in the largest active set; `rounds`, searches; `missed`, rows a sampled search overlooked though their
         margin was violated by more than `eps`.
@@ -186,9 +186,12 @@ class PPDSparse(OneVsRest):
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         lambda_, tau = self.chosen_
         solved = self.solve(data, labels, lambda_=lambda_, tau=tau, threads=resources.threads, token=resources.token)
-        for name, values in self.stats_.items():
-            values[labels] = solved[name]
+        resources.notes.append({name: solved[name] for name in _STATS})
         return LabelWeights(sp.csr_matrix(solved["weights"], (len(labels), data.X.shape[1])), solved["bias"])
+
+    def hear(self, task: Task, note: Any) -> None:
+        for name, values in note.items():
+            self.stats_[name][task.plan] = values
 
     def solve(
         self,

@@ -240,7 +240,10 @@ class RXML(Method):
         """A shard is a cluster of a learner."""
         self.chosen_ = self.choose(data)
         plans = [plan for learner in range(self.n_learners) for plan in self.cluster_rows(data, learner)]
-        return [Task(shard_name(i), plan, float(len(plan.rows) + 1)) for i, plan in enumerate(plans)]
+        return [
+            Task(shard_name(i), plan, float(len(plan.rows) + 1), f"learner {plan.learner}, {len(plan.rows)} rows")
+            for i, plan in enumerate(plans)
+        ]
 
     def cluster_rows(self, data: TrainingData, learner: int) -> list[ClusterPlan]:
         """One learner's clusters: k-means from random rows. Rows without labels have nothing to say and are left out;

@@ -281,9 +281,13 @@ class RXMLGlobal(Method):
         problem = GlobalProblem(X, data.Y, rank, resources.threads, resources.token)
         resources.raise_if_cancelled()
         W = problem.start(int(self.seed))
-        W, self.history_ = fit_global(problem, W, int(self.iterations), float(self.tolerance))
+        W, history = fit_global(problem, W, int(self.iterations), float(self.tolerance))
+        resources.notes.append(history)
         used = np.bincount(data.Y.indices, minlength=n_labels) > 0
         return Cluster.of_labels(features, problem.turn(W.U, np.diag(W.s)), W.V, used, rank, bias=data.bias).to_part()
+
+    def hear(self, task: Task, note: Any) -> None:
+        self.history_ = note
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
         width = pad(min(int(self.rank), X.shape[1] + 1, Y.shape[1]))

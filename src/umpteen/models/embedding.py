@@ -9,8 +9,8 @@ and the embeddings are 16-bit floats; cpp/include/umpteen/embedding.hpp specifie
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,9 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
 from umpteen.errors import MissingExtraError, ModelCorruptError, ParamError
 from umpteen.models.explanation import Explanation
+from umpteen.models.linear import ranges
 from umpteen.models.model import allow_labels, rank_labels
+from umpteen.models.partial import Merger, Ranking
 from umpteen.models.store import Part
 from umpteen.threads import resolve_threads
 
@@ -195,8 +197,7 @@ class EmbeddingModel:
 
     def __reduce__(self) -> Any:
         # Pickle for process pools and copies; models on disk are directories without it.
-        state = {"index": "exact" if self._index is None else "usearch"}
-        return EmbeddingModel, (self.clusters, self.n_features, self.n_labels), state
+        return EmbeddingModel, (self.clusters, self.n_features, self.n_labels), {"index": self.index}
 
     def __setstate__(self, state: dict[str, str]) -> None:
         self.use_index(state["index"])
@@ -207,6 +208,41 @@ class EmbeddingModel:
 
     def to_parts(self) -> list[Part]:
         return [cluster.to_part() for cluster in self.clusters]
+
+    def units(self) -> list[list[int]]:
+        """A learner's clusters stay together: a row goes to the nearest of them."""
+        learners = np.array([int(cluster.learner) for cluster in self.clusters])
+        return [np.flatnonzero(learners == learner).tolist() for learner in range(self.n_learners)]
+
+    def merger(self) -> Merger:
+        first = self.clusters[0]
+        return EmbeddingMerger(self.n_learners, self.n_labels, self.knn, float(first.sharpness))
+
+    @classmethod
+    def from_some_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
+        clusters = [Cluster.from_part(part) for part in parts]
+        numbers = {old: new for new, old in enumerate(sorted({int(cluster.learner) for cluster in clusters}))}
+        return cls([replace(c, learner=numbers[int(c.learner)]) for c in clusters], n_features, n_labels)
+
+    def say(self, X: Csr, top_k: int, *, threads: int | None, **_: Any) -> NearLabels:
+        """The labels of the rows the part's learners find near."""
+        if self._index is None:
+            clusters, rows, similarity = self.near_rows(X, threads=threads)
+        else:
+            clusters, rows, similarity = self._index.near(X, resolve_threads(threads))
+        shape = (X.shape[0], self.n_learners, self.knn)
+        rows, cluster_of = rows.reshape(shape), np.broadcast_to(clusters[:, :, None], shape)
+        counts = np.zeros(shape, np.int64)
+        for cluster in np.unique(clusters):
+            one, mine = self.clusters[cluster], (cluster_of == cluster) & (rows >= 0)
+            counts[mine] = one.label_ptr[rows[mine] + 1].astype(np.int64) - one.label_ptr[rows[mine]]
+        ends = np.cumsum(counts.ravel()).reshape(shape)
+        labels = np.zeros(int(counts.sum()), self.clusters[0].labels.dtype)
+        for cluster in np.unique(clusters):
+            one, mine = self.clusters[cluster], (cluster_of == cluster) & (rows >= 0)
+            begins = one.label_ptr[rows[mine]].astype(np.int64)
+            labels[ranges(ends[mine] - counts[mine], ends[mine])] = one.labels[ranges(begins, begins + counts[mine])]
+        return NearLabels(rows >= 0, similarity.reshape(shape), counts, labels)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -288,6 +324,11 @@ class EmbeddingModel:
         found: tuple[Any, Any, Any] = self._scorer.near(offsets(X), X.indices, X.data, n_threads)
         return found
 
+    @property
+    def index(self) -> str:
+        """How near rows are searched."""
+        return "exact" if self._index is None else "usearch"
+
     def use_index(self, index: str) -> None:
         """Searches near rows by "usearch" from now on, or by "exact" again."""
         if index not in INDEXES:
@@ -312,6 +353,62 @@ class EmbeddingModel:
         """The best labels by near rows found before, with another sharpness or another number of rows."""
         labels: NDArray[np.int32] = self._scorer.vote(*near, top_k, resolve_threads(threads), None, sharpness)[0]
         return labels
+
+
+class NearLabels(NamedTuple):
+    """What some learners say of some rows; shapes are n_rows x learners x knn."""
+
+    found: NDArray[np.bool_]
+    similarity: NDArray[np.float32]
+    counts: NDArray[np.int64]  # labels of each near row
+    labels: NDArray[Any]  # theirs, one after the other
+
+
+@dataclass(frozen=True)
+class EmbeddingMerger:
+    """Lets the rows that all learners found vote."""
+
+    n_learners: int
+    n_labels: int
+    knn: int
+    sharpness: float
+
+    def merge(
+        self,
+        X: Csr,
+        said: Sequence[NearLabels],
+        top_k: int,
+        *,
+        exclude: ArrayLike | None,
+        include: ArrayLike | None,
+        threads: int | None,
+    ) -> Ranking:
+        n = X.shape[0]
+        # A model of the near rows alone, one cluster a learner: the kernel that counts the votes sees only labels.
+        scorer = _native.EmbeddingScorer(1, self.n_labels, self.n_learners, 0.0, False, self.knn, self.sharpness)
+        nothing = (np.zeros(0, np.int32), np.zeros(0, np.float32), 0.0, np.zeros((1, 16), np.float16), 1.0)
+        blank = (np.zeros((-(-n * self.knn // 16), 1, 16), np.float16), np.zeros(n * self.knn, np.float32))
+        learner = 0
+        for part in said:
+            ends = np.cumsum(part.counts.ravel()).reshape(part.counts.shape)
+            for i in range(part.counts.shape[1]):
+                counts = part.counts[:, i].ravel()
+                labels = part.labels[ranges(ends[:, i].ravel() - counts, ends[:, i].ravel())]
+                label_ptr = np.append(0, np.cumsum(counts)).astype(np.uint32)
+                scorer.add_cluster(learner, *nothing, *blank, label_ptr, labels)
+                learner += 1
+        found = np.concatenate([part.found for part in said], axis=1)
+        similarity = np.concatenate([part.similarity for part in said], axis=1)
+        rows = np.where(found, np.arange(n * self.knn, dtype=np.int32).reshape(n, 1, self.knn), np.int32(-1))
+        clusters = np.tile(np.arange(self.n_learners, dtype=np.int32), (n, 1))
+        allowed = allow_labels(exclude, include, self.n_labels)
+        mask = None if allowed is None else allowed.astype(np.uint8)
+        ranked = min(top_k, self.n_labels)
+        out_labels, scores = scorer.vote(
+            clusters, rows.reshape(n, -1), similarity.reshape(n, -1), ranked, resolve_threads(threads), mask
+        )
+        pads = ((0, 0), (0, top_k - ranked))
+        return np.pad(out_labels, pads, constant_values=-1), np.pad(scores, pads, constant_values=-np.inf)
 
 
 class ApproximateSearch:

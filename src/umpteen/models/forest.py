@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr, offsets
+from umpteen.data.matrix import Csr, make_csr, offsets
 from umpteen.errors import ModelCorruptError
 from umpteen.models.explanation import Explanation
-from umpteen.models.linear import LinearShard
+from umpteen.models.linear import LinearShard, ranges
 from umpteen.models.model import allow_labels, rank_labels
+from umpteen.models.partial import Merger, Ranking, rank_entries
 from umpteen.models.store import Part
 from umpteen.threads import resolve_threads
 
@@ -123,6 +125,14 @@ class Centroids:
             raise ModelCorruptError(f"centroids need alpha, gamma and candidates, but have {values}")
         return cls(LinearShard.from_part(part), *values)  # type: ignore[arg-type]
 
+    def add_to(self, scorer: Any) -> None:
+        """Hands the arrays to a native scorer, which refuses what it cannot use."""
+        shard = self.shard
+        scorer.add_centroids(
+            shard.indptr, shard.position_ptr, shard.positions, shard.weights, shard.bias, shard.label_ids, shard.scale
+        )
+        scorer.set_vote(self.alpha, self.gamma, self.candidates)
+
     def to_part(self) -> Part:
         part = self.shard.to_part()
         scalars = {"alpha": self.alpha, "gamma": self.gamma, "candidates": self.candidates}
@@ -160,17 +170,7 @@ class ForestModel:
             for tree in self.trees:
                 self._scorer.add_tree(*(getattr(tree, name) for name in _ARRAYS))
             for block in self.centroids:
-                shard = block.shard
-                self._scorer.add_centroids(
-                    shard.indptr,
-                    shard.position_ptr,
-                    shard.positions,
-                    shard.weights,
-                    shard.bias,
-                    shard.label_ids,
-                    shard.scale,
-                )
-                self._scorer.set_vote(block.alpha, block.gamma, block.candidates)
+                block.add_to(self._scorer)
         except (ValueError, TypeError) as error:
             raise ModelCorruptError(f"a tree is not usable: {str(error).splitlines()[0]}") from error
 
@@ -192,6 +192,32 @@ class ForestModel:
     def to_parts(self) -> list[Part]:
         """Centroids first, so that trees can be added behind."""
         return [block.to_part() for block in self.centroids] + [tree.to_part() for tree in self.trees]
+
+    def units(self) -> list[list[int]]:
+        return [[len(self.centroids) + i] for i in range(len(self.trees))]
+
+    def merger(self) -> Merger:
+        return ForestMerger(
+            self.centroids, len(self.trees), self.trees[0].scale, self.trees[0].bias, self.n_features, self.n_labels
+        )
+
+    from_some_parts = from_parts
+
+    def say(self, X: Csr, top_k: int, *, threads: int | None, **_: Any) -> Csr:
+        """The sum over the part's trees of each label's leaf score, as integers; n_rows x n_labels."""
+        leaves = self.find_leaves(X, threads=threads)
+        rows, labels, scores = [], [], []
+        for tree, own in zip(self.trees, leaves.T, strict=True):
+            begins, ends = tree.leaf_ptr[own].astype(np.int64), tree.leaf_ptr[own + 1].astype(np.int64)
+            places = ranges(begins, ends)
+            found = tree.leaf_labels[places].astype(np.int32)
+            good = (found >= 0) & (found < self.n_labels)  # SciPy would trust them
+            rows.append(np.repeat(np.arange(X.shape[0]), ends - begins)[good])
+            labels.append(found[good])
+            scores.append(tree.leaf_scores[places[good]].astype(np.int64))
+        entries = (np.concatenate(scores), (np.concatenate(rows), np.concatenate(labels)))
+        sums: Csr = sp.csr_matrix(entries, shape=(X.shape[0], self.n_labels))  # adds up what is twice
+        return sums
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -282,3 +308,46 @@ class ForestModel:
         allowed = allow_labels(exclude, include, self.n_labels)
         mask = None if allowed is None else allowed.astype(np.uint8)
         return rank_labels(self._scorer, X, top_k, self.n_labels, threads, mask)
+
+
+@dataclass(frozen=True, eq=False)
+class ForestMerger:
+    """Adds up what trees say, and lets the centroids vote, which are not divided."""
+
+    centroids: list[Centroids]
+    n_trees: int
+    scale: float
+    bias: float
+    n_features: int
+    n_labels: int
+
+    def merge(
+        self,
+        X: Csr,
+        said: Sequence[Csr],
+        top_k: int,
+        *,
+        exclude: ArrayLike | None,
+        include: ArrayLike | None,
+        threads: int | None,
+    ) -> Ranking:
+        sums = sum(said[1:], start=said[0]).tocsr()
+        sums.sort_indices()
+        allowed = allow_labels(exclude, include, self.n_labels)
+        if allowed is not None:
+            sums.data[~allowed[sums.indices]] = 0
+        sums.eliminate_zeros()
+        unit = self.scale / 65535 / self.n_trees
+        means = (sums.data.astype(np.float64) * unit).astype(np.float32)
+        scores = make_csr(means, sums.indices.astype(np.int32), sums.indptr, sums.shape)
+        if not self.centroids:
+            return rank_entries(scores, top_k)
+        most = int(np.diff(scores.indptr).max(initial=1))
+        labels, values = rank_entries(scores, max(1, min(self.centroids[0].candidates, most)))
+        scorer = _native.ForestScorer(self.n_features, self.n_labels, self.bias, self.scale)
+        for block in self.centroids:
+            block.add_to(scorer)
+        ranked: Ranking = scorer.revote(
+            offsets(X), X.indices, X.data, labels, values, top_k, resolve_threads(threads)
+        )
+        return ranked

@@ -23,6 +23,7 @@ from umpteen.data.matrix import Csr
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.models.explanation import Explanation
 from umpteen.models.model import allow_labels, rank_labels
+from umpteen.models.partial import Merger, Ranking, RankingMerger
 from umpteen.models.store import Part
 
 MAX_LABELS_PER_SHARD = 65536
@@ -122,7 +123,7 @@ class LinearShard:
     def weights_of(self, position: int, features: NDArray[np.int32]) -> NDArray[np.float32]:
         """The weights of one label, by its position in the block, for some features."""
         begins, ends = self.indptr[features].astype(np.int64), self.indptr[features + 1].astype(np.int64)
-        places = _ranges(begins, ends)
+        places = ranges(begins, ends)
         position_begins = self.position_ptr[features].astype(np.int64)
         position_ends = self.position_ptr[features + 1].astype(np.int64)
         padding = np.zeros(_native.WEIGHT_PADDING, self.weights.dtype)
@@ -130,7 +131,7 @@ class LinearShard:
             labels = _native.unpack_positions(
                 np.append(0, np.cumsum(ends - begins)).astype(np.uint32),
                 np.append(0, np.cumsum(position_ends - position_begins)).astype(np.uint32),
-                self.positions[_ranges(position_begins, position_ends)],
+                self.positions[ranges(position_begins, position_ends)],
                 np.concatenate([self.weights[places], padding]),
                 len(self.label_ids),
             )
@@ -155,7 +156,7 @@ class LinearShard:
         return sp.csc_matrix((data, labels, self.indptr.astype(np.int64)), shape=shape)
 
 
-def _ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """begins[0], …, ends[0] - 1, begins[1], …"""
     sizes = np.maximum(ends - begins, 0)
     starts = np.cumsum(sizes) - sizes
@@ -224,6 +225,18 @@ class LinearModel:
 
     def to_parts(self) -> list[Part]:
         return [shard.to_part() for shard in self.shards]
+
+    def units(self) -> list[list[int]]:
+        return [[i] for i in range(len(self.shards))]
+
+    def merger(self) -> Merger:
+        return RankingMerger()
+
+    from_some_parts = from_parts
+
+    def say(self, X: Csr, top_k: int, **options: Any) -> Ranking:
+        """A ranking of the part's own labels."""
+        return self.predict_topk(X, top_k, **options)
 
     def to_weights(self) -> tuple[Csr, NDArray[np.float32]]:
         """All weights by label, CSR n_labels x n_features, and the biases; -inf for labels that are not ranked."""

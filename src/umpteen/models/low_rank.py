@@ -19,6 +19,7 @@ from umpteen.errors import ModelCorruptError
 from umpteen.models.embedding import Cluster
 from umpteen.models.explanation import Explanation
 from umpteen.models.model import allow_labels, rank_labels
+from umpteen.models.partial import Merger, Ranking, RankingMerger
 from umpteen.models.store import Part
 
 
@@ -54,6 +55,18 @@ class LowRankModel:
 
     def to_parts(self) -> list[Part]:
         return [self.labels.to_part()]
+
+    def units(self) -> list[list[int]]:
+        return [[0]]
+
+    def merger(self) -> Merger:
+        return RankingMerger()
+
+    from_some_parts = from_parts
+
+    def say(self, X: Csr, top_k: int, **options: Any) -> Ranking:
+        """The ranking: there is one part only."""
+        return self.predict_topk(X, top_k, **options)
 
     def describe(self) -> dict[str, Any]:
         return {"rank": self.labels.rank, "weights": self.labels.regressor.size + self.labels.embedded.size}

@@ -21,6 +21,7 @@ import hashlib
 import json
 import math
 import os
+import platform
 import re
 import shutil
 import tempfile
@@ -66,13 +67,21 @@ class Part:
 
 
 class ModelWriter:
-    """Writes a model directory part by part. Use as a context manager: it holds the directory's lock."""
+    """Writes a model directory part by part. Use as a context manager: it holds the directory's lock.
 
-    def __init__(self, path: Path, manifest: dict[str, Any], lock: int | None) -> None:
+    Pickled, it becomes a guest's: a worker's, on a machine that sees the same directory. The lock stays behind, and a
+    guest leaves parts that are there as they are: another try of its task was faster, and wrote the same bytes.
+    """
+
+    def __init__(self, path: Path, manifest: dict[str, Any], lock: int | None, guest: bool = False) -> None:
         self.path = path
         self.manifest = manifest
         self._lock = lock
+        self._guest = guest
         self._written: set[str] = set()
+
+    def __reduce__(self) -> Any:
+        return ModelWriter, (self.path.resolve(), self.manifest, None, True)
 
     @classmethod
     def create(
@@ -145,7 +154,12 @@ class ModelWriter:
         """Writes a part so that it appears whole or not at all. Safe to call from several threads."""
         if not _NAME.fullmatch(name):
             raise ModelFormatError(f"a part's name must match {_NAME.pattern}, but is {name!r}")
-        with _explain_os_error(self.path / name):
+        target = self.path / name
+        if self._guest:
+            self._check_host()
+            if target.exists():
+                return
+        with _explain_os_error(target):
             temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{name}-", dir=self.path))
             try:
                 record = {"scalars": part.scalars, "arrays": {}}
@@ -153,15 +167,27 @@ class ModelWriter:
                     record["arrays"][key] = _write_array(temporary / f"{key}.npy", key, array)
                 _write_json(temporary / PART, record)
                 temporary.chmod(0o755)
-                target = self.path / name
-                if target.exists():
+                if target.exists() and not self._guest:
                     shutil.rmtree(target)
-                temporary.rename(target)
+                try:
+                    temporary.rename(target)
+                except OSError:
+                    if not (self._guest and target.exists()):
+                        raise
+                    shutil.rmtree(temporary)
                 _sync_directory(self.path)
                 self._written.add(name)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
+
+    def _check_host(self) -> None:
+        """Whether this machine sees the directory that the writer was made for."""
+        if not is_model(self.path) or read_manifest(self.path) != self.manifest:
+            raise ModelError(
+                f"{self.path}: on {platform.node()} this is not the model directory that the driver writes, so "
+                "workers cannot write their shards there; let the driver write them"
+            )
 
     def finish(self, extra: Mapping[str, Any] | None = None) -> None:
         """Gathers the parts' records into the manifest and declares the model complete."""

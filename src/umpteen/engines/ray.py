@@ -1,0 +1,556 @@
+"""Shards on many machines, by Ray: the two layers of DiSMEC, machines and the cores of each.
+
+What all shards need (X above all) is put into Ray's object store once. Each node fetches one copy, and its workers
+read that in place; the labels of a shard travel with its task. A worker has some cores and uses as many threads.
+Where a worker or a node is lost Ray runs its tasks again elsewhere; where the driver is lost, the model directory is
+the checkpoint.
+
+    fit in the driver ── ray.put(X) ──▶ one copy per node ──▶ workers ── shards ──▶ the driver, or the directory
+
+This file is called ray as the engine is; ``import ray`` in it is Ray itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from umpteen import __version__, _native
+from umpteen.data.files import PathLike
+from umpteen.data.matrix import Csr
+from umpteen.engines.base import (
+    Engine,
+    Failures,
+    Parallelism,
+    Portable,
+    Ranking,
+    Resources,
+    Task,
+    Work,
+    largest_first,
+)
+from umpteen.errors import MissingExtraError, ModelError, ParamError, UmpteenError
+from umpteen.memory import format_bytes
+from umpteen.models.families import model_class
+from umpteen.models.model import Model
+from umpteen.models.partial import Divisible, Merger, RankingMerger, search_by, share_out, take_part
+from umpteen.models.store import ModelReader
+from umpteen.params import check_count, check_flag
+
+WRITERS = ("driver", "workers")
+_ROWS_PER_BLOCK = 4096
+#: Cores for what needs a node that has some, but not to itself.
+_HARDLY_ANY = 0.001
+#: How long a task that was cancelled may take to notice.
+_CANCEL_SECONDS = 5.0
+#: How Ray is to behave in this process, where the environment does not say otherwise. By its own values it would wait
+#: minutes for a machine whose network was cut before it gives its shards to others; now it is some twenty seconds.
+_BEHAVIOUR = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_grpc_client_keepalive_time_ms": "10000",
+    "RAY_grpc_client_keepalive_timeout_ms": "10000",
+    "RAY_core_worker_rpc_server_reconnect_timeout_base_s": "5",
+    "RAY_core_worker_rpc_server_reconnect_timeout_max_s": "10",
+    "RAY_raylet_rpc_server_reconnect_timeout_base_s": "5",
+    "RAY_raylet_rpc_server_reconnect_timeout_max_s": "10",
+}
+
+
+class RayEngine(Engine):
+    """Runs tasks on a Ray cluster.
+
+    Parameters
+    ----------
+    address
+        The cluster: ``"host:6379"``, ``"auto"`` for the one on this machine, or ``"local"``, which starts Ray here
+        for as long as it is needed. By default ``$RAY_ADDRESS``, which `ray job submit` sets, else "local". Where the
+        program is connected to a cluster already, that one is used.
+    cpus
+        Cores of a worker, which are its threads. By default as many as the smallest node has, for methods whose
+        kernels use threads, and 1 for the others. Fewer and larger workers need less memory.
+    write
+        Who writes shards: "driver", to whom they come back through Ray; or "workers", straight into the model
+        directory, which must then be the same on all nodes.
+    keep_going
+        Whether a shard that fails leaves the others at work. What failed is logged at once, and raised at the end.
+    retries
+        How often a shard is tried again after its worker or node was lost.
+    threads
+        Cores that Ray may use where it is started here; by default all.
+
+    Notes
+    -----
+    Each run connects and disconnects. Within ``with engine:`` the connection stays.
+    """
+
+    elsewhere: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        cpus: int | None = None,
+        write: str = "driver",
+        keep_going: bool = False,
+        retries: int = 3,
+        threads: int | None = None,
+    ) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise MissingExtraError("engine='ray' needs Ray. Install it with: pip install 'umpteen[ray]'")
+        if write not in WRITERS:
+            raise ParamError(f"write must be one of {', '.join(WRITERS)}, but is {write!r}")
+        self.address = address
+        self.cpus = None if cpus is None else check_count("cpus", cpus, high=4096)
+        self.write = write
+        self.keep_going = check_flag("keep_going", keep_going)
+        self.retries = check_count("retries", retries, low=0)
+        self.threads = None if threads is None else check_count("threads", threads, high=4096)
+        self._users = 0
+        self._connection: contextlib.ExitStack | None = None
+
+    def __repr__(self) -> str:
+        return f"RayEngine({self.address!r})" if self.address else "RayEngine()"
+
+    def __reduce__(self) -> Any:
+        # A copy, as scikit-learn's clone makes one, has the settings and no connection.
+        settings = {name: getattr(self, name) for name in ("cpus", "write", "keep_going", "retries", "threads")}
+        return _make, (self.address, settings)
+
+    # --- the cluster ---------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if self._users == 0:
+            self._connection = _connect(self.address, self.threads)
+        self._users += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._users -= 1
+        if self._users == 0 and self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes that have cores, as Ray describes them."""
+        import ray
+
+        return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+
+    def _worker_cpus(self, parallelism: Parallelism) -> int:
+        """Cores of a worker: checked, since Ray would wait without end for a node that has more than there are."""
+        sizes = [int(node["Resources"]["CPU"]) for node in self.nodes()]
+        if self.cpus is not None:
+            if sizes and self.cpus > max(sizes):
+                raise ParamError(
+                    f"cpus must be at most {max(sizes)}, the cores of the largest node, but is {self.cpus}"
+                )
+            return self.cpus if parallelism != "across" else 1
+        if parallelism == "across" or not sizes:
+            return 1
+        return max(sizes) if parallelism == "together" else min(sizes)
+
+    # --- training ------------------------------------------------------------------------------------------------
+
+    def run(self, work: Work, tasks: Sequence[Task], parallelism: Parallelism) -> Iterator[tuple[Task, Any]]:
+        if not tasks:
+            return
+        import ray
+
+        with self:
+            cpus = self._worker_cpus(parallelism)
+            portable = work if isinstance(work, Portable) else None
+            shared = work if portable is None else portable.share(writes=self.write == "workers")
+            shared_ref = ray.put(shared)
+            self._warn_if_large(shared_ref)
+            remote: Any = ray.remote(_do_tasks).options(num_cpus=cpus, max_retries=self.retries, name="umpteen-shard")
+            groups = [list(tasks)] if parallelism == "together" else [[task] for task in largest_first(tasks)]
+            # Ray starts tasks of one kind in the order they were submitted.
+            running: dict[Any, list[Task]] = {}
+            failures = Failures(self.keep_going)
+            try:
+                for group in groups:
+                    picked = [(task, None if portable is None else portable.pick(task)) for task in group]
+                    running[remote.remote(shared_ref, picked, cpus, _signature())] = group
+                while running:
+                    (ref,), _ = ray.wait(list(running), num_returns=1)
+                    group = running.pop(ref)
+                    yield from _collect(ref, group, failures)
+                    del ref
+                failures.raise_if_any(len(tasks))
+            finally:
+                _cancel(list(running))
+
+    def _warn_if_large(self, ref: Any) -> None:
+        """Says where X will have to be read from disk: Ray keeps there what the object store cannot hold."""
+        import ray
+
+        n_bytes = ray.experimental.get_object_locations([ref])[ref]["object_size"] or 0
+        for node in self.nodes():
+            room = node["Resources"].get("object_store_memory", 0)
+            if n_bytes > room:
+                warnings.warn(
+                    f"the data take {format_bytes(n_bytes)}, but the object store of node "
+                    f"{node['NodeManagerAddress']} has {format_bytes(room)}, so Ray will read them from disk; start "
+                    "nodes with a larger --object-store-memory",
+                    stacklevel=3,
+                )
+                return
+
+    # --- prediction ----------------------------------------------------------------------------------------------
+
+    def predict_topk(
+        self,
+        model: Model,
+        X: Csr,
+        top_k: int,
+        *,
+        exclude: ArrayLike | None = None,
+        include: ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> Ranking:
+        """The model's own answers, from tasks over blocks of rows times parts of the model.
+
+        The model's arrays go through the object store. `hold` is for models that are larger, or used again.
+        """
+        import ray
+
+        with self:
+            cpus = self._worker_cpus("inside")
+            options: Any = {"exclude": exclude, "include": include, "threads": cpus}
+            how = {"num_cpus": cpus, "max_retries": self.retries}
+            say, merge = ray.remote(_say).options(**how), ray.remote(_merge).options(**how)
+            n_workers = sum(int(node["Resources"]["CPU"]) // cpus for node in self.nodes())
+            merger: Merger = RankingMerger()
+            parts: list[Any] = [model]
+            if isinstance(model, Divisible):
+                merger = model.merger()
+                parts = [take_part(model, share) for share in share_out(model, max(1, n_workers))]
+            refs = [ray.put(part) for part in parts]
+            del parts
+            merger_ref = ray.put(merger)
+
+            def submit(rows: Any) -> Any:
+                said = [say.remote(part, rows, top_k, options, _signature()) for part in refs]
+                return merge.remote(merger_ref, rows, top_k, options, *said)
+
+            return _in_blocks(X, top_k, submit, max(2, n_workers))
+
+    def hold(self, path: PathLike, parts: int | None = None) -> HeldModel:
+        """Opens a model directory in parts, each held by an actor, for models larger than one node's memory.
+
+        Parameters
+        ----------
+        path
+            A model directory that all nodes see under this name, or an fsspec URL.
+        parts
+            How many; by default one for each node.
+
+        Examples
+        --------
+        ::
+
+            model = umpteen.load("wiki.model")  # mapped, not read
+            with umpteen.RayEngine("auto") as engine, engine.hold("wiki.model") as held:
+                labels, scores = model.predict_topk(X, engine=held)
+        """
+        return HeldModel(self, path, parts)
+
+
+class HeldModel(Engine):
+    """A model whose parts lie in the memory of several nodes. An engine: give it to the model's `predict_topk`."""
+
+    elsewhere: ClassVar[bool] = True
+
+    def __init__(self, engine: RayEngine, path: PathLike, parts: int | None) -> None:
+        self.engine = engine
+        self.path = path if "://" in str(path) else Path(path).resolve()
+        self.parts = None if parts is None else check_count("parts", parts)
+        self._actors: list[Any] = []
+
+    def __enter__(self) -> Self:
+        import ray
+
+        self.engine.__enter__()
+        try:
+            reader = ModelReader(self.path)
+            manifest, names = reader.manifest, reader.shard_names
+            self._shape = (manifest["n_features"], manifest["n_labels"])
+            model = model_class(manifest["family"]).from_parts([reader.part(name) for name in names], *self._shape)
+            if not isinstance(model, Divisible):
+                raise ParamError(f"{self.path}: a model of the family {manifest['family']} cannot be held in parts")
+            index = manifest["params"].get("index")
+            nodes = self.engine.nodes()
+            shares = share_out(model, self.parts or max(1, len(nodes)))
+            room = max((node["Resources"].get("memory", 0) for node in nodes), default=0)
+            largest = max(share.n_bytes for share in shares)
+            if largest > room:
+                raise ParamError(
+                    f"{self.path}: the largest of {len(shares)} parts takes {format_bytes(largest)}, but no node has "
+                    f"more than {format_bytes(room)} of memory; use more parts"
+                )
+            cores = sum(int(node["Resources"]["CPU"]) for node in nodes)
+            self._threads = self.engine.cpus or max(1, cores // len(shares))
+            # A part that is lost with its node is opened on another one, and asked again. It asks for memory, but for
+            # next to no core: where nodes are lost there may be none left that is all its own.
+            holder: Any = ray.remote(_Holder)
+            for share in shares:
+                how = {"num_cpus": _HARDLY_ANY, "memory": share.n_bytes, "scheduling_strategy": "SPREAD",
+                       "max_restarts": -1, "max_task_retries": -1}  # fmt: skip
+                shards = [names[i] for i in share.shards]
+                self._actors.append(
+                    holder.options(**how).remote(self.path, type(model), shards, self._shape, index, _signature())
+                )
+            self._merger = ray.put(model.merger())
+            self.n_bytes = [int(size) for size in ray.get([actor.n_bytes.remote() for actor in self._actors])]
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, ray.exceptions.RayError):
+                raise ModelError(
+                    f"{self.path}: a part of the model could not be opened ({_explain(error)})"
+                ) from error
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import ray
+
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors.clear()
+        self.engine.__exit__()
+
+    def run(self, work: Work, tasks: Sequence[Task], parallelism: Parallelism) -> Iterator[tuple[Task, Any]]:
+        return self.engine.run(work, tasks, parallelism)
+
+    def predict_topk(
+        self,
+        model: Model,
+        X: Csr,
+        top_k: int,
+        *,
+        exclude: ArrayLike | None = None,
+        include: ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> Ranking:
+        """The answers of the model that is held; `model`, the same one opened here, stays untouched."""
+        import ray
+
+        if not self._actors:
+            raise ParamError("a held model answers within its with-block only")
+        if (getattr(model, "n_features", None), getattr(model, "n_labels", None)) != self._shape:
+            raise ParamError(f"the model held is that of {self.path}, but another one was asked")
+        options: Any = {"exclude": exclude, "include": include, "threads": self._threads}
+        # Merging a block is little work beside scoring it.
+        merge: Any = ray.remote(_merge).options(num_cpus=_HARDLY_ANY, max_retries=self.engine.retries)
+
+        def submit(rows: Any) -> Any:
+            said = [actor.say.remote(rows, top_k, options) for actor in self._actors]
+            return merge.remote(self._merger, rows, top_k, options, *said)
+
+        return _in_blocks(X, top_k, submit, 4)
+
+
+# --- in the driver --------------------------------------------------------------------------------------------------
+
+
+def _make(address: str | None, settings: dict[str, Any]) -> RayEngine:
+    return RayEngine(address, **settings)
+
+
+def _connect(address: str | None, threads: int | None) -> contextlib.ExitStack:
+    """Connects to a cluster, or starts one; closing the stack undoes it and leaves nothing behind."""
+    import ray
+
+    stack = contextlib.ExitStack()
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    if ray.is_initialized():
+        here = ray.get_runtime_context().gcs_address
+        if address not in ("auto", "local") and "://" not in address and address != here:
+            raise ParamError(f"address is {address!r}, but this program is already connected to Ray at {here}")
+        return stack
+    options: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
+    if address == "local":
+        # Sockets, logs and spilled objects in a place of their own, which goes when Ray does.
+        place = tempfile.mkdtemp(prefix="umpteen-ray-", dir=_short_directory())
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        options |= {"include_dashboard": False, "num_cpus": threads, "_temp_dir": place}
+        if sys.platform == "linux":
+            options["_node_ip_address"] = "127.0.0.2"  # on this machine only; Ray takes 127.0.0.1 for "any"
+    try:
+        with _environment(_BEHAVIOUR):
+            ray.init(address=address, **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        stack.close()
+        raise UmpteenError(f"Ray cannot be reached at {address!r} ({str(error).splitlines()[0]})") from error
+    stack.callback(ray.shutdown)
+    return stack
+
+
+def _short_directory() -> str | None:
+    """Where temporary files go, if Ray's sockets, whose names may have some hundred bytes, find room there."""
+    return None if len(tempfile.gettempdir()) <= 24 or not Path("/tmp").is_dir() else "/tmp"
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Sets variables that are not set yet, for a while."""
+    added = [name for name in values if name not in os.environ]
+    os.environ.update({name: values[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _signature() -> tuple[str, str]:
+    """What a worker must have in common with the driver, or its bytes might differ."""
+    return __version__, _native.simd()
+
+
+def _collect(ref: Any, group: list[Task], failures: Failures) -> Iterator[tuple[Task, Any]]:
+    """The results of some tasks; those that failed go to `failures`."""
+    import ray
+
+    try:
+        outcomes: list[tuple[bool, Any]] = ray.get(ref)
+    except ray.exceptions.RayTaskError as error:  # outside of the work itself: it could not be unpacked, for example
+        failures.add(group[0], error.cause)
+        return
+    except ray.exceptions.RayError as error:
+        failures.add(group[0], RuntimeError(_explain(error)))
+        return
+    for task, (good, result) in zip(group, outcomes, strict=True):
+        if good:
+            yield task, result
+        else:
+            failures.add(task, result)
+
+
+def _explain(error: Any) -> str:
+    """The first line that says something."""
+    cause = getattr(error, "cause", None)
+    lines = [line.strip() for line in str(cause or error).splitlines() if line.strip()]
+    return f"{type(cause or error).__name__}: {lines[0] if lines else ''}"
+
+
+def _cancel(refs: list[Any]) -> None:
+    import ray
+
+    if not refs or not ray.is_initialized():
+        return
+    for ref in refs:
+        with contextlib.suppress(Exception):
+            ray.cancel(ref)
+    ray.wait(refs, num_returns=len(refs), timeout=_CANCEL_SECONDS, fetch_local=False)
+
+
+def _in_blocks(X: Csr, top_k: int, submit: Any, n_blocks: int) -> Ranking:
+    """Calls `submit` with blocks of rows in the object store, some at a time, and puts the answers together."""
+    import ray
+
+    labels = np.full((X.shape[0], top_k), -1, np.int32)
+    scores = np.full((X.shape[0], top_k), -np.inf, np.float32)
+    waiting = iter(range(0, X.shape[0], _ROWS_PER_BLOCK))
+    running: dict[Any, int] = {}
+    try:
+        while True:
+            while len(running) < n_blocks and (begin := next(waiting, None)) is not None:
+                running[submit(ray.put(X[begin : begin + _ROWS_PER_BLOCK]))] = begin
+            if not running:
+                return labels, scores
+            (ref,), _ = ray.wait(list(running), num_returns=1)
+            begin = running.pop(ref)
+            try:
+                found = ray.get(ref)
+            except ray.exceptions.RayError as error:
+                last = min(begin + _ROWS_PER_BLOCK, X.shape[0]) - 1
+                raise UmpteenError(f"rows {begin} to {last} could not be scored: {_explain(error)}") from error
+            labels[begin : begin + len(found[0])], scores[begin : begin + len(found[0])] = found
+    finally:
+        _cancel(list(running))
+
+
+# --- in the workers -------------------------------------------------------------------------------------------------
+
+
+def _check_signature(signature: tuple[str, str]) -> None:
+    version, simd = signature
+    where = f"the worker on {platform.node()}"
+    if version != __version__:
+        raise UmpteenError(f"{where} must have umpteen {version}, as the driver has, but has {__version__}")
+    if simd not in _native.available_simd():
+        raise UmpteenError(
+            f"{where} must have the driver's instruction set, {simd}, for the same bytes, but has "
+            f"{_native.available_simd()[-1]}; set UMPTEEN_SIMD to one that all nodes have"
+        )
+    if _native.simd() != simd:
+        _native.use_simd(simd)
+
+
+def _do_tasks(
+    shared: Any, picked: list[tuple[Task, Any]], threads: int, signature: tuple[str, str]
+) -> list[tuple[bool, Any]]:
+    """Whether each task went well, and its result or what went wrong: an error of the work is no reason to try
+    again."""
+    _check_signature(signature)
+    outcomes: list[tuple[bool, Any]] = []
+    for task, own in picked:
+        resources = Resources(threads, _native.CancelToken())
+        work = shared.receive(own) if isinstance(shared, Portable) else shared
+        try:
+            outcomes.append((True, work(task, resources)))
+        except Exception as error:
+            error.add_note("In the worker:\n" + traceback.format_exc())
+            outcomes.append((False, error))
+    return outcomes
+
+
+def _say(part: Any, X: Csr, top_k: int, options: dict[str, Any], signature: tuple[str, str]) -> Any:
+    _check_signature(signature)
+    if isinstance(part, Divisible):
+        return part.say(X, top_k, **options)
+    return part.predict_topk(X, top_k, **options)
+
+
+def _merge(merger: Merger, X: Csr, top_k: int, options: dict[str, Any], *said: Any) -> Ranking:
+    return merger.merge(X, said, top_k, **options)
+
+
+class _Holder:
+    """Holds some shards of a model."""
+
+    def __init__(
+        self,
+        path: PathLike,
+        family: type[Any],
+        shards: list[str],
+        shape: tuple[int, int],
+        index: str | None,
+        signature: tuple[str, str],
+    ) -> None:
+        _check_signature(signature)
+        reader = ModelReader(path)
+        parts = [reader.part(name) for name in shards]
+        self._n_bytes = sum(part.n_bytes for part in parts)
+        self._model = search_by(family.from_some_parts(parts, *shape), index)
+
+    def n_bytes(self) -> int:
+        return self._n_bytes
+
+    def say(self, X: Csr, top_k: int, options: dict[str, Any]) -> Any:
+        return self._model.say(X, top_k, **options)
