@@ -124,6 +124,21 @@ def test_two_threads_a_worker_written_by_workers(engine, cluster, tiny, tmp_path
 
 
 @quiet
+@pytest.mark.parametrize("write", ["driver", "workers"])
+def test_writes_to_a_url(write, engine, cluster, tiny, tmp_path):
+    from umpteen.engines.ray import RayEngine
+
+    pytest.importorskip("fsspec", reason="fsspec is not installed; pip install 'umpteen[fsspec]'")
+    umpteen.Centroid(labels_per_shard=9).fit(tiny.X, tiny.Y, tmp_path / "local")
+    where = RayEngine(cluster.address, write=write)
+    model = umpteen.Centroid(labels_per_shard=9, engine=where).fit(tiny.X, tiny.Y, f"file://{tmp_path}/ray")
+    assert_same_model(tmp_path / "local", tmp_path / "ray")
+    with engine.hold(f"file://{tmp_path}/ray", parts=2) as held:
+        got, want = model.predict_topk(tiny.X, engine=held), model.predict_topk(tiny.X)
+        np.testing.assert_array_equal(got[1], want[1])
+
+
+@quiet
 def test_without_a_directory_and_with_labels_added_later(engine, tiny, tmp_path):
     whole = umpteen.DiSMEC(labels_per_shard=9).fit(tiny.X, tiny.Y[:, :30]).add_labels(tiny.X, tiny.Y[:, 30:])
     model = umpteen.DiSMEC(labels_per_shard=9, engine=engine).fit(tiny.X, tiny.Y[:, :30])

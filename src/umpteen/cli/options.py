@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
     from umpteen.engines.base import Engine
 
+
+def _parse_place(text: Any) -> Any:
+    """A directory, or a URL, which a Path would spoil."""
+    return str(text) if "://" in str(text) else Path(text)
+
+
 _DATA = "Data file"
 FormatOption = Annotated[
     str | None,
@@ -67,7 +73,10 @@ KeepGoingOption = Annotated[
     typer.Option("--keep-going", help="Do all other shards before failing because of one.", rich_help_panel=_ENGINE),
 ]
 TopKOption = Annotated[int, typer.Option("--top-k", help="Labels per row.", min=1)]
-ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.", parser=_parse_place)]
+ModelOption = Annotated[
+    Path, typer.Option("--model", metavar="DIR", help="Where the model goes.", parser=_parse_place)
+]
 
 
 def read_data(

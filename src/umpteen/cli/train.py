@@ -25,6 +25,7 @@ from umpteen.cli.options import (
     KeepGoingOption,
     LabelNamesOption,
     LabelsOption,
+    ModelOption,
     OneBasedOption,
     ResumeOption,
     ThreadsOption,
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data.")],
     method: Annotated[str, typer.Option("--method", help="Which method to train.")] = "centroid",
-    model: Annotated[Path, typer.Option("--model", metavar="DIR", help="Where the model goes.")] = Path(
-        "umpteen.model"
-    ),
+    model: ModelOption = Path("umpteen.model"),
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; may be given several times."),

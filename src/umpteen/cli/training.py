@@ -37,7 +37,7 @@ def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, mad
 def writing(model: Path) -> Iterator[None]:
     """Around work that writes a model: prints its size and time, or, if it was interrupted, how to continue."""
     from umpteen.memory import format_bytes
-    from umpteen.models.store import ModelReader
+    from umpteen.models.remote import open_model
 
     started = time.perf_counter()
     try:
@@ -46,7 +46,7 @@ def writing(model: Path) -> Iterator[None]:
         typer.echo(f"interrupted; finished shards are kept in {model}: run again with --resume", err=True)
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - started
-    reader = ModelReader(model)
+    reader = open_model(model)
     typer.echo(
         f"model      {model} ({format_bytes(reader.n_bytes())}, {len(reader.shard_names)} shards, {seconds:.1f} s)"
     )

@@ -16,7 +16,9 @@ import contextlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
+import socket
 import sys
 import tempfile
 import traceback
@@ -47,7 +49,7 @@ from umpteen.memory import format_bytes
 from umpteen.models.families import model_class
 from umpteen.models.model import Model
 from umpteen.models.partial import Divisible, Merger, RankingMerger, search_by, share_out, take_part
-from umpteen.models.store import ModelReader
+from umpteen.models.remote import is_url, open_model
 from umpteen.params import check_count, check_flag
 
 WRITERS = ("driver", "workers")
@@ -277,7 +279,7 @@ class HeldModel(Engine):
 
     def __init__(self, engine: RayEngine, path: PathLike, parts: int | None) -> None:
         self.engine = engine
-        self.path = path if "://" in str(path) else Path(path).resolve()
+        self.path = path if is_url(path) else Path(path).resolve()
         self.parts = None if parts is None else check_count("parts", parts)
         self._actors: list[Any] = []
 
@@ -286,7 +288,7 @@ class HeldModel(Engine):
 
         self.engine.__enter__()
         try:
-            reader = ModelReader(self.path)
+            reader = open_model(self.path)
             manifest, names = reader.manifest, reader.shard_names
             self._shape = (manifest["n_features"], manifest["n_labels"])
             model = model_class(manifest["family"]).from_parts([reader.part(name) for name in names], *self._shape)
@@ -391,6 +393,8 @@ def _connect(address: str | None, threads: int | None) -> contextlib.ExitStack:
         if sys.platform == "linux":
             options["_node_ip_address"] = "127.0.0.2"  # on this machine only; Ray takes 127.0.0.1 for "any"
     try:
+        if found := re.fullmatch(r"([^/]+):(\d+)", address):  # Ray itself would go on trying for minutes
+            socket.create_connection((found[1], int(found[2])), timeout=10).close()
         with _environment(_BEHAVIOUR):
             ray.init(address=address, **options)
     except (OSError, RuntimeError, ValueError) as error:
@@ -544,7 +548,7 @@ class _Holder:
         signature: tuple[str, str],
     ) -> None:
         _check_signature(signature)
-        reader = ModelReader(path)
+        reader = open_model(path)
         parts = [reader.part(name) for name in shards]
         self._n_bytes = sum(part.n_bytes for part in parts)
         self._model = search_by(family.from_some_parts(parts, *shape), index)

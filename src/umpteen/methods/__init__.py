@@ -45,9 +45,9 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     checksums
         Also read every byte and compare it with its checksum.
     """
-    from umpteen.models.store import ModelReader
+    from umpteen.models.remote import open_model
 
-    reader = ModelReader(path, checksums=checksums)
+    reader = open_model(path, checksums=checksums)
     manifest = reader.manifest
     name = manifest.get("method")
     homes = METHODS | _BLEND

@@ -34,6 +34,7 @@ from umpteen.models.explanation import Explanation
 from umpteen.models.linear import LinearModel
 from umpteen.models.model import Model, check_label_ids
 from umpteen.models.names import Names
+from umpteen.models.remote import create_model, open_model
 from umpteen.models.saving import save_parts
 from umpteen.models.store import ModelReader, ModelWriter, Part
 from umpteen.params import Parameters, check_count, check_number
@@ -162,8 +163,9 @@ class Method(Parameters, abc.ABC):
         Y : sparse or array, n_rows x n_labels
             Non-zero where the row has the label.
         model_dir
-            Where the model goes. Shards appear there as they finish; after an interruption the same call continues.
-            Without it the model stays in memory until `save`.
+            Where the model goes: a directory, or, with ``umpteen[fsspec]``, a URL such as s3://bucket/model. Shards
+            appear there as they finish; after an interruption the same call continues. Without it the model stays in
+            memory until `save`.
         label_names
             One per label, kept with the model.
         resume
@@ -231,7 +233,7 @@ class Method(Parameters, abc.ABC):
             if model_dir is None:
                 shards = kept | train_shards(self, data, tasks, set(), None, listener)
             else:
-                with ModelWriter.create(model_dir, header, names, resume=resume, again=again) as writer:
+                with create_model(model_dir, header, names, resume=resume, again=again) as writer:
                     finished = set(writer.finished())
                     for name, part in kept.items():
                         if name not in finished:
@@ -240,7 +242,7 @@ class Method(Parameters, abc.ABC):
                     for name, part in shared.items():
                         writer.write_part(name, part)
                     writer.finish()
-                reader = ModelReader(model_dir)
+                reader = open_model(model_dir)
                 shards = {name: reader.part(name) for name in names}
         self._attach(header, shared, [shards[name] for name in names])
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from umpteen.data.files import PathLike
-from umpteen.errors import ModelExistsError
+from umpteen.errors import ModelError, ModelExistsError
+from umpteen.models.remote import is_url
 from umpteen.models.store import ModelWriter, Part, is_model
 
 
@@ -27,6 +28,8 @@ def save_parts(
 
     Shards are taken and forgotten one by one, so that whoever makes them on the way needs the memory of one.
     """
+    if is_url(path):
+        raise ModelError(f"{path}: a model is saved to a directory; to write to a URL, fit with it as model_dir")
     path = Path(path).resolve()
     _refuse_existing(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -99,16 +99,7 @@ class ModelWriter:
         `header` is everything but the parts: method, parameters, shapes, fingerprint of the data.
         """
         path = Path(path)
-        manifest = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "complete": False,
-            **header,
-            "planned": shard_names,
-            "parts": {},
-        }
-        # Through JSON and back, so that what is compared on resume is what is stored.
-        manifest = json.loads(json.dumps(manifest))
+        manifest = first_manifest(header, shard_names)
         if path.exists() and not path.is_dir():
             raise ModelExistsError(f"{path}: a model is a directory, but this is a file")
         try:
@@ -120,7 +111,7 @@ class ModelWriter:
             if (path / MANIFEST).exists():
                 if not again:
                     refuse_finished(path)
-                _refuse_unless_same(path, read_manifest(path), manifest, resume)
+                refuse_unless_same(path, read_manifest(path), manifest, resume)
             elif any(not entry.name.startswith(".tmp-") for entry in path.iterdir()):
                 raise ModelExistsError(f"{path}: the directory is not empty and holds no model; choose another")
             for leftover in path.glob(".tmp-*"):
@@ -139,16 +130,27 @@ class ModelWriter:
         """Names of the planned shards that are already there and whole; damaged ones are removed."""
         done = []
         for name in self.manifest["planned"]:
-            directory = self.path / name
-            if not directory.exists():
+            if not self._has(name):
                 continue
             try:
-                check_part(directory, _read_part_record(directory), checksums=True)
+                self._check(name)
             except ModelError:
-                shutil.rmtree(directory)
+                self._remove(name)
             else:
                 done.append(name)
         return done
+
+    def _has(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def _check(self, name: str) -> None:
+        check_part(self.path / name, _read_part_record(self.path / name), checksums=True)
+
+    def _remove(self, name: str) -> None:
+        shutil.rmtree(self.path / name)
+
+    def _record(self, name: str) -> dict[str, Any]:
+        return _read_part_record(self.path / name)
 
     def write_part(self, name: str, part: Part) -> None:
         """Writes a part so that it appears whole or not at all. Safe to call from several threads."""
@@ -193,12 +195,12 @@ class ModelWriter:
         """Gathers the parts' records into the manifest and declares the model complete."""
         manifest = {key: value for key, value in self.manifest.items() if key != "planned"} | dict(extra or {})
         manifest["shards"] = self.manifest["planned"]
-        missing = [name for name in manifest["shards"] if not (self.path / name).exists()]
+        missing = [name for name in manifest["shards"] if not self._has(name)]
         if missing:
             raise ModelUnfinishedError(f"{self.path}: {len(missing)} shards are missing, the first is {missing[0]}")
         # Only what this run planned or wrote: anything else in the directory is not part of the model.
         names = sorted({*manifest["shards"], *self._written})
-        manifest["parts"] = {name: _read_part_record(self.path / name) for name in names}
+        manifest["parts"] = {name: self._record(name) for name in names}
         manifest["complete"] = True
         self.manifest = manifest
         self._write_manifest()
@@ -225,16 +227,14 @@ class ModelWriter:
 class ModelReader:
     """An opened model directory: checked, its arrays mapped on demand."""
 
+    manifest: dict[str, Any]
+
     def __init__(self, path: PathLike, *, checksums: bool = False) -> None:
         self.path = Path(path)
         self.manifest = read_manifest(self.path)
         if not self.manifest["complete"]:
             planned = self.manifest["planned"]
-            done = sum((self.path / name).exists() for name in planned)
-            raise ModelUnfinishedError(
-                f"{self.path}: training was interrupted with {done} of {len(planned)} shards done; "
-                "fit again with the same model directory, data and settings to continue"
-            )
+            raise unfinished(self.path, sum((self.path / name).exists() for name in planned), len(planned))
         for name, record in self.manifest["parts"].items():
             check_part(self.path / name, record, checksums=checksums)
 
@@ -265,6 +265,28 @@ class ModelReader:
         )
 
 
+def unfinished(path: object, n_done: int, n_planned: int) -> ModelUnfinishedError:
+    return ModelUnfinishedError(
+        f"{path}: training was interrupted with {n_done} of {n_planned} shards done; "
+        "fit again with the same model directory, data and settings to continue"
+    )
+
+
+def first_manifest(header: Mapping[str, Any], shard_names: list[str]) -> dict[str, Any]:
+    """What stands in the manifest while shards are missing."""
+    manifest = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "complete": False,
+        **header,
+        "planned": shard_names,
+        "parts": {},
+    }
+    # Through JSON and back, so that what is compared on resume is what is stored.
+    checked: dict[str, Any] = json.loads(json.dumps(manifest))
+    return checked
+
+
 def is_model(path: PathLike) -> bool:
     return (Path(path) / MANIFEST).is_file()
 
@@ -277,7 +299,11 @@ def read_manifest(path: PathLike) -> dict[str, Any]:
         raise ModelMissingError(f"{path}: there is no such model directory")
     if not file.is_file():
         raise ModelMissingError(f"{path}: holds no {MANIFEST}, so it is not a model directory")
-    manifest = _read_json(file)
+    return check_manifest(file, parse_json(file, file.read_bytes()))
+
+
+def check_manifest(file: object, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest, if its structure is right."""
     if manifest.get("format") != FORMAT:
         raise ModelFormatError(f"{file}: format must be {FORMAT!r}, but is {manifest.get('format')!r}")
     version = manifest.get("format_version")
@@ -293,7 +319,7 @@ def read_manifest(path: PathLike) -> dict[str, Any]:
     _require(file, isinstance(parts, dict), "parts must be an object")
     for name, record in parts.items():  # type: ignore[union-attr]
         _require(file, bool(_NAME.fullmatch(name)), f"a part's name must match {_NAME.pattern}, but is {name!r}")
-        _check_record(file, record)
+        check_record(file, record)
     if manifest["complete"]:
         for name in shards:  # type: ignore[union-attr]
             _require(file, name in parts, f"shard {name} has no entry in parts")  # type: ignore[operator]
@@ -334,10 +360,14 @@ def check_part(directory: Path, record: Mapping[str, Any], *, checksums: bool) -
 def refuse_finished(path: PathLike) -> None:
     """Raises where a finished model is: nothing trained could be written there."""
     if (Path(path) / MANIFEST).exists() and read_manifest(Path(path))["complete"]:
-        raise ModelExistsError(f"{path}: a finished model is already there; remove it or choose another directory")
+        raise finished_already(path)
 
 
-def _refuse_unless_same(path: Path, old: dict[str, Any], new: dict[str, Any], resume: bool) -> None:
+def finished_already(path: object) -> ModelExistsError:
+    return ModelExistsError(f"{path}: a finished model is already there; remove it or choose another directory")
+
+
+def refuse_unless_same(path: object, old: dict[str, Any], new: dict[str, Any], resume: bool) -> None:
     if not resume:
         raise ModelExistsError(
             f"{path}: an unfinished model is there; resume its training, remove it or choose another directory"
@@ -390,24 +420,41 @@ def _npy_header(dtype: str, shape: Sequence[int]) -> bytes:
     )
 
 
-def _write_array(file: Path, key: str, array: NDArray[Any]) -> dict[str, Any]:
+def encode_array(key: str, array: NDArray[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The pieces of an array's file, and its entry in the record."""
     if not _NAME.fullmatch(key) or array.dtype.name not in _DTYPES:
         raise ModelFormatError(f"array {key!r} of type {array.dtype} cannot be stored")
     header = _npy_header(array.dtype.name, array.shape)
     content = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     digest = hashlib.sha256(header)
     digest.update(content.data)
-    with file.open("wb") as handle:
-        handle.write(header)
-        handle.write(content.data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    return {
+    entry = {
         "dtype": array.dtype.name,
         "shape": list(array.shape),
         "bytes": len(header) + content.nbytes,
         "sha256": digest.hexdigest(),
     }
+    return [header, content.data], entry
+
+
+def decode_array(file: object, content: bytes, entry: Mapping[str, Any]) -> NDArray[Any]:
+    """The array of a file that was read whole."""
+    header = _npy_header(entry["dtype"], entry["shape"])
+    dtype = np.dtype(entry["dtype"]).newbyteorder("<")
+    n_bytes = math.prod(entry["shape"]) * dtype.itemsize
+    if content[: len(header)] != header or len(content) != entry["bytes"] or entry["bytes"] != len(header) + n_bytes:
+        raise ModelCorruptError(f"{file}: must be a NumPy array of {entry['dtype']} and shape {entry['shape']}")
+    return np.frombuffer(content, dtype, offset=len(header)).reshape(entry["shape"])
+
+
+def _write_array(file: Path, key: str, array: NDArray[Any]) -> dict[str, Any]:
+    pieces, entry = encode_array(key, array)
+    with file.open("wb") as handle:
+        for piece in pieces:
+            handle.write(piece)
+        handle.flush()
+        os.fsync(handle.fileno())
+    return entry
 
 
 def _map_array(file: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
@@ -440,12 +487,12 @@ def _read_part_record(directory: Path) -> dict[str, Any]:
     file = directory / PART
     if not file.is_file():
         raise ModelMissingError(f"{file}: this part of the model is missing")
-    record = _read_json(file)
-    _check_record(file, record)
+    record = parse_json(file, file.read_bytes())
+    check_record(file, record)
     return record
 
 
-def _check_record(file: Path, record: Any) -> None:
+def check_record(file: object, record: Any) -> None:
     good = isinstance(record, dict) and isinstance(record.get("scalars"), dict)
     _require(file, good and isinstance(record.get("arrays"), dict), "a part needs scalars and arrays")
     for key, entry in record["arrays"].items():
@@ -471,14 +518,14 @@ def _is_name_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) and _NAME.fullmatch(name) for name in value)
 
 
-def _require(file: Path, condition: bool, rule: str) -> None:
+def _require(file: object, condition: bool, rule: str) -> None:
     if not condition:
         raise ModelCorruptError(f"{file}: {rule}")
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def parse_json(file: object, content: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(file.read_bytes())
+        value = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ModelCorruptError(f"{file}: not valid JSON ({error})") from error
     if not isinstance(value, dict):
@@ -486,10 +533,13 @@ def _read_json(file: Path) -> dict[str, Any]:
     return value
 
 
+def format_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+
+
 def _write_json(file: Path, value: Any) -> None:
-    with file.open("w", encoding="utf-8") as handle:
-        json.dump(value, handle, indent=1, ensure_ascii=False, allow_nan=False)
-        handle.write("\n")
+    with file.open("wb") as handle:
+        handle.write(format_json(value))
         handle.flush()
         os.fsync(handle.fileno())
 

@@ -1,0 +1,220 @@
+"""The model directory on a file system that is not this machine's: s3://, gs://, memory:// and whatever else fsspec
+knows. The files are those of models/store.py, byte for byte.
+
+Object stores cannot rename, but a file appears there whole or not at all. So a part's arrays are written first and
+its record last: a part is there when its record is. There is no lock, and nothing is mapped: parts are read into
+memory when they are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from umpteen.data.files import PathLike
+from umpteen.errors import MissingExtraError, ModelCorruptError, ModelError, ModelExistsError, ModelMissingError
+from umpteen.models.store import (
+    MANIFEST,
+    PART,
+    ModelReader,
+    ModelWriter,
+    Part,
+    check_manifest,
+    check_record,
+    decode_array,
+    encode_array,
+    finished_already,
+    first_manifest,
+    format_json,
+    parse_json,
+    refuse_unless_same,
+    unfinished,
+)
+
+
+def is_url(path: PathLike) -> bool:
+    return "://" in str(path)
+
+
+def create_model(
+    path: PathLike, header: Mapping[str, Any], shard_names: list[str], *, resume: bool = True, again: bool = False
+) -> ModelWriter:
+    """A writer for a directory or a URL; see `ModelWriter.create`."""
+    create = RemoteWriter.create if is_url(path) else ModelWriter.create
+    return create(path, header, shard_names, resume=resume, again=again)
+
+
+def open_model(path: PathLike, *, checksums: bool = False) -> ModelReader:
+    """A reader for a directory or a URL."""
+    return RemoteReader(path, checksums=checksums) if is_url(path) else ModelReader(path, checksums=checksums)
+
+
+class RemoteFolder:
+    """A folder named by a URL, and what is done with the files in it."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{url}: paths with :// need fsspec. Install it with: pip install 'umpteen[fsspec]'"
+            ) from error
+        self.url = url.rstrip("/")
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        except (ImportError, ValueError) as error:
+            raise ModelError(f"{url}: {error}") from error
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __reduce__(self) -> Any:
+        return RemoteFolder, (self.url,)
+
+    def at(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def has(self, name: str) -> bool:
+        return bool(self._fs.exists(self.at(name)))
+
+    def is_empty(self) -> bool:
+        return not self._fs.exists(self._root) or not self._fs.ls(self._root)
+
+    def size(self, name: str) -> int:
+        try:
+            return int(self._fs.size(self.at(name)))
+        except OSError:
+            raise ModelMissingError(f"{self}/{name}: this part of the model is missing") from None
+
+    def read(self, name: str) -> bytes:
+        try:
+            content: bytes = self._fs.cat_file(self.at(name))
+        except OSError as error:
+            raise ModelMissingError(f"{self}/{name}: cannot be read ({error})") from error
+        return content
+
+    def write(self, name: str, pieces: list[Any]) -> None:
+        with self._explained(name):
+            self._fs.makedirs(self.at(name).rsplit("/", 1)[0], exist_ok=True)
+            with self._fs.open(self.at(name), "wb") as handle:
+                for piece in pieces:
+                    handle.write(piece)
+
+    def remove(self, name: str) -> None:
+        self._fs.rm(self.at(name), recursive=True)
+
+    @contextlib.contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ModelError(
+                f"{self}/{name}: cannot be written ({error}); what was finished before is kept"
+            ) from error
+
+
+def _read_record(folder: RemoteFolder, name: str) -> dict[str, Any]:
+    file = f"{name}/{PART}"
+    record = parse_json(f"{folder}/{file}", folder.read(file))
+    check_record(f"{folder}/{file}", record)
+    return record
+
+
+class RemoteWriter(ModelWriter):
+    """Writes a model behind a URL. It is pickled to workers, which write there as well as the driver."""
+
+    def __init__(self, folder: RemoteFolder, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.path = folder  # type: ignore[assignment]  # for messages
+        self.manifest = manifest
+        self._lock = None
+        self._written: set[str] = set()
+
+    def __reduce__(self) -> Any:
+        return RemoteWriter, (self.folder, self.manifest)
+
+    @classmethod
+    def create(
+        cls,
+        path: PathLike,
+        header: Mapping[str, Any],
+        shard_names: list[str],
+        *,
+        resume: bool = True,
+        again: bool = False,
+    ) -> RemoteWriter:
+        writer = cls(RemoteFolder(str(path)), first_manifest(header, shard_names))
+        folder = writer.folder
+        if folder.has(MANIFEST):
+            there = _read_manifest(folder)
+            if there["complete"] and not again:
+                raise finished_already(folder)
+            refuse_unless_same(folder, there, writer.manifest, resume)
+        elif not folder.is_empty():
+            raise ModelExistsError(f"{folder}: the directory is not empty and holds no model; choose another")
+        else:
+            writer._write_manifest()
+        return writer
+
+    def write_part(self, name: str, part: Part) -> None:
+        arrays = {}
+        for key, array in part.arrays.items():
+            pieces, arrays[key] = encode_array(key, array)
+            self.folder.write(f"{name}/{key}.npy", pieces)
+        self.folder.write(f"{name}/{PART}", [format_json({"scalars": part.scalars, "arrays": arrays})])
+        self._written.add(name)
+
+    def _has(self, name: str) -> bool:
+        return self.folder.has(f"{name}/{PART}")
+
+    def _check(self, name: str) -> None:
+        for key, entry in self._record(name)["arrays"].items():
+            if hashlib.sha256(self.folder.read(f"{name}/{key}.npy")).hexdigest() != entry["sha256"]:
+                raise ModelCorruptError(f"{self.folder}/{name}/{key}.npy: its SHA-256 must be {entry['sha256']}")
+
+    def _remove(self, name: str) -> None:
+        self.folder.remove(name)
+
+    def _record(self, name: str) -> dict[str, Any]:
+        return _read_record(self.folder, name)
+
+    def _write_manifest(self) -> None:
+        self.folder.write(MANIFEST, [format_json(self.manifest)])
+
+
+class RemoteReader(ModelReader):
+    """Reads a model behind a URL."""
+
+    def __init__(self, path: PathLike, *, checksums: bool = False) -> None:
+        self.folder = RemoteFolder(str(path))
+        self.path = self.folder  # type: ignore[assignment]  # for messages
+        self.manifest = _read_manifest(self.folder)
+        if not self.manifest["complete"]:
+            planned = self.manifest["planned"]
+            raise unfinished(self.folder, sum(self.folder.has(f"{name}/{PART}") for name in planned), len(planned))
+        for name, record in self.manifest["parts"].items():
+            for key, entry in record["arrays"].items():
+                file = f"{name}/{key}.npy"
+                if (size := self.folder.size(file)) != entry["bytes"]:
+                    raise ModelCorruptError(f"{self.folder}/{file}: must have {entry['bytes']} bytes, but has {size}")
+                if checksums and hashlib.sha256(self.folder.read(file)).hexdigest() != entry["sha256"]:
+                    raise ModelCorruptError(f"{self.folder}/{file}: its SHA-256 must be {entry['sha256']}")
+
+    def part(self, name: str) -> Part:
+        if name not in self.manifest["parts"]:
+            raise ModelMissingError(f"{self.folder}: the model has no part {name!r}")
+        record = self.manifest["parts"][name]
+        files = {key: f"{name}/{key}.npy" for key in record["arrays"]}
+        arrays = {
+            key: decode_array(f"{self.folder}/{file}", self.folder.read(file), record["arrays"][key])
+            for key, file in files.items()
+        }
+        return Part(arrays, record["scalars"])
+
+
+def _read_manifest(folder: RemoteFolder) -> dict[str, Any]:
+    if not folder.has(MANIFEST):
+        raise ModelMissingError(f"{folder}: holds no {MANIFEST}, so it is not a model directory")
+    return check_manifest(f"{folder}/{MANIFEST}", parse_json(f"{folder}/{MANIFEST}", folder.read(MANIFEST)))
