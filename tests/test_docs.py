@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+import umpteen
 
 from .conftest import ROOT
 from .test_tagger import cooking  # noqa: F401  (a fixture)
@@ -42,3 +48,12 @@ def test_blocks_run_by_themselves(page):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "docs" / page).read_text()):
         assert (ROOT / "docs" / target).exists(), target
+
+
+def test_many_machines(tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed; pip install 'umpteen[ray]'")
+    (code,) = blocks("many_machines.md")
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+    environment["PYTHONPATH"] = str(Path(umpteen.__file__).parent.parent)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=120)
+    assert umpteen.load(tmp_path / "laptop.model").n_labels_ == 100

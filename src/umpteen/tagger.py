@@ -28,6 +28,7 @@ from umpteen.methods import method_class
 from umpteen.methods.base import Method
 from umpteen.methods.dismec import DiSMEC
 from umpteen.models.calibration import count_labels_to_give
+from umpteen.models.remote import is_url
 from umpteen.models.store import Part, refuse_finished
 from umpteen.params import check_count, check_number
 from umpteen.progress import Listener
@@ -187,7 +188,7 @@ class Tagger:
         # A first model, to be judged by rows it does not know, is kept beside the other until that is finished: an
         # interruption costs neither.
         beside = None
-        if model_dir is not None:
+        if model_dir is not None and not is_url(model_dir):
             refuse_finished(model_dir)
             beside = Path(f"{os.fspath(model_dir).rstrip(os.sep)}.calibration")
         held_out = self._hold_out(data.Y, share)
