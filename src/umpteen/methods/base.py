@@ -360,14 +360,14 @@ class Method(Parameters, abc.ABC):
         threads = self.threads if threads is None else threads
         X = self.preprocessing_.transform(X, threads=1 if X.shape[0] == 1 else threads)
         model: Model = self.model_
-        return make_engine(engine, threads).predict_topk(
-            model,
-            X,
-            top_k,
-            exclude=self._label_ids(exclude, "exclude"),
-            include=self._label_ids(include, "include"),
-            threads=threads,
-        )
+        options: dict[str, Any] = {
+            "exclude": self._label_ids(exclude, "exclude"),
+            "include": self._label_ids(include, "include"),
+            "threads": threads,
+        }
+        if engine == "local":  # one row is scored faster than an engine is made
+            return model.predict_topk(X, top_k, **options)
+        return make_engine(engine, threads).predict_topk(model, X, top_k, **options)
 
     def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> Self:
         """Learns from held-out rows what scores are worth: probabilities for `predict_topk_proba`, and thresholds.
