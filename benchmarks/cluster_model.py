@@ -3,12 +3,13 @@
 Nodes get X over the network, from the driver or from nodes that have it; then their workers take shards in order, one
 after the other, until none is left. A finished shard travels to the driver, which writes one at a time.
 
-    simulate([3.0, 1.0, 1.0], Machines(nodes=2, cores=1), Costs(x_bytes=1e9))
+    simulate([3.0, 1.0, 1.0], Machines(nodes=2), Costs(x_bytes=1e9))
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from dataclasses import dataclass
 
@@ -16,7 +17,12 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Machines:
     nodes: int
-    cores: int  # of each, all of one worker
+    workers: int = 1  # of each node
+    threads: int = 1  # of each worker
+
+    @property
+    def cores(self) -> int:
+        return self.nodes * self.workers * self.threads
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Costs:
     task: float = 0.0  # to hand one shard out and take its result
     write: float = 0.0  # of one byte of a shard, by the driver
     thread_share: float = 1.0  # of a core that a thread beyond the first gives
+    pieces: int = 1_000_000  # of a shard, each the work of one thread
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,15 @@ class Outcome:
 
 def simulate(work: list[float], machines: Machines, costs: Costs) -> Outcome:
     """The run of shards, in this order, each so many seconds of one core."""
-    speed = 1 + (machines.cores - 1) * costs.thread_share
+    busy = costs.pieces / math.ceil(costs.pieces / machines.threads)  # threads at work, on average
+    speed = 1 + (busy - 1) * costs.thread_share
     # Whoever has X can give it on, so the number of nodes that have it doubles in the time one copy takes.
     copy = costs.x_bytes / costs.bandwidth
     free = []
     for node in range(machines.nodes):
         rounds = (node + 1).bit_length()  # the first node gets it in the first round
-        heapq.heappush(free, costs.start + rounds * copy)
+        for _ in range(machines.workers):
+            heapq.heappush(free, costs.start + rounds * copy)
     results = []
     for seconds in work:
         begin = heapq.heappop(free)
@@ -57,8 +66,7 @@ def simulate(work: list[float], machines: Machines, costs: Costs) -> Outcome:
     for end in sorted(results):
         link = max(link, end) + costs.shard_bytes / costs.bandwidth
         disk = max(disk, link) + costs.shard_bytes * costs.write
-    cores = machines.nodes * machines.cores
-    return Outcome(disk, sum(work) / (cores * disk))
+    return Outcome(disk, sum(work) / (machines.cores * disk))
 
 
 def largest_first(work: list[float]) -> list[float]:
