@@ -518,10 +518,10 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     return Tagger._over(method, path) if "text" in method._fitted_header else method
 
 
-def encode_labels(labels: Iterable[Iterable[str]]) -> tuple[list[str], Csr]:
-    """Label names, sorted, and which rows have them."""
+def encode_labels(labels: Iterable[Iterable[str]], known: Sequence[str] = ()) -> tuple[list[str], Csr]:
+    """Label names, those known first and the others sorted behind them, and which rows have them."""
     lists = _check_lists(labels)
-    names = sorted({name for row in lists for name in row})
+    names = [*known, *sorted({name for row in lists for name in row}.difference(known))]
     ids = {name: i for i, name in enumerate(names)}
     return names, _to_matrix([[ids[name] for name in row] for row in lists], ids)
 

@@ -8,7 +8,9 @@ import typer
 
 from umpteen.cli import (
     add_labels,
+    bench,
     blend,
+    compare,
     demo,
     evaluate,
     inspect,
@@ -30,8 +32,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, train, suggest, serve, predict, evaluate, inspect, prune, add_labels, blend, tune, synthetic):
+for module in (
+    demo,
+    train,
+    suggest,
+    serve,
+    predict,
+    evaluate,
+    compare,
+    inspect,
+    prune,
+    add_labels,
+    blend,
+    tune,
+    synthetic,
+):
     app.command(name=module.__name__.rsplit(".", 1)[1].replace("_", "-"))(module.command)
+app.add_typer(bench.app, name="bench")
 
 
 @app.callback(invoke_without_command=True)

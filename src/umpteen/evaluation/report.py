@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,16 @@ COLOURS = ("#3b82c4", "#e07b39", "#3a9a5b", "#b65fc9", "#c44e52", "#8a8a3a", "#5
 
 _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--soft:#8882}
-body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}
+body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
 h1{line-height:1.2}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid var(--line)}
-th:first-child,td:first-child{text-align:left}
+th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line)}
+th:first-child,td:first-child{text-align:left}td{white-space:nowrap}
 td.best{font-weight:700;background:var(--soft)}
 .wide{overflow-x:auto}.row{display:flex;flex-wrap:wrap;gap:1.5rem;align-items:flex-start}
-figure{margin:0}figcaption{font-size:.85rem;opacity:.8;max-width:26rem}
+figure{margin:0;max-width:100%}figcaption{font-size:.85rem;opacity:.8}
 mark{border-radius:3px;padding:0 2px}blockquote{margin:1rem 0;padding:.2rem 1rem;border-left:3px solid var(--line)}
+.words td{text-align:left;white-space:normal}.words th{text-align:left}summary{cursor:pointer;padding:.15rem 0}
 pre{white-space:pre-wrap}code{background:var(--soft);padding:.1rem .3rem;border-radius:3px}
 svg{max-width:100%;height:auto}
 """
@@ -48,7 +50,10 @@ def paragraph(text: str) -> str:
 
 
 def figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    """A drawing and, below it and as wide, what it says."""
+    width = re.search(r'\bwidth="(\d+)"', svg)
+    style = f' style="width:{width[1]}px"' if width else ""
+    return f"<figure{style}>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], best: Mapping[int, str] | None = None) -> str:
@@ -83,84 +88,233 @@ def _leading_number(cell: str) -> float | None:
         return None
 
 
+class _Axis:
+    """Where values lie between two ends of a drawing."""
+
+    def __init__(self, values: NDArray[Any], ends: tuple[float, float], log: bool, from_zero: bool) -> None:
+        self.log, self.ends = log, ends
+        known = self._scaled(values)
+        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+        if from_zero and not log:
+            low = min(low, 0.0)
+        spare = 0.04 * (high - low) if high > low else (0.15 if log else 0.5)
+        self.low = low if low == 0 and not log else low - spare
+        self.high = high + spare
+
+    def _scaled(self, values: Any) -> NDArray[np.float64]:
+        given = np.asarray(values, np.float64)
+        return np.log10(given) if self.log else given
+
+    def at(self, values: Any) -> Any:
+        begin, end = self.ends
+        return begin + (self._scaled(values) - self.low) / (self.high - self.low) * (end - begin)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round values between the ends, and how they are written."""
+        if not self.log:
+            step = 10 ** math.floor(math.log10((self.high - self.low) / 3))
+            factors = iter((2.0, 2.5, 2.0) * 4)
+            while (self.high - self.low) / step > 6:
+                step *= next(factors)
+            first = math.ceil(self.low / step - 1e-9)
+            found = [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+            return [(value, f"{value:,.10g}" if abs(value) >= 1e-9 else "0") for value in found]
+        powers = range(math.floor(self.low), math.ceil(self.high) + 1)
+        for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+            found = [digit * 10.0**power for power in powers for digit in digits]
+            found = [value for value in found if self.low <= math.log10(value) <= self.high]
+            if len(found) >= 3:
+                break
+        found = found[:: -(-len(found) // 6)]
+        return [(value, f"{value:,.10g}") for value in found]
+
+
+class _Frame:
+    """Two axes with their ticks and names, and a legend below."""
+
+    left, right, top, bottom = 52, 24, 12, 44
+
+    def __init__(
+        self, size: tuple[int, int], x: Any, y: Any, log: str, from_zero: bool, x_label: str, y_label: str
+    ) -> None:
+        self.width, self.height = size
+        self.x_label, self.y_label = x_label, y_label
+        self.x = _Axis(x, (self.left, self.width - self.right), "x" in log, False)
+        self.y = _Axis(y, (self.height - self.bottom, self.top), "y" in log, from_zero)
+
+    def draw(self, parts: Sequence[str], legend: Mapping[str, tuple[str, bool]]) -> str:
+        """The whole SVG; the legend gives a colour to each name, and whether its line is dashed."""
+        middle_x = (self.left + self.width - self.right) / 2
+        middle_y = (self.top + self.height - self.bottom) / 2
+        grid = []
+        for value, text in self.y.ticks():
+            y = self.y.at(value)
+            grid.append(
+                f'<line x1="{self.left}" x2="{self.width - self.right}" y1="{y:.1f}" y2="{y:.1f}" '
+                f'stroke="currentColor" stroke-opacity=".15"/>'
+                f'<text x="{self.left - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
+            )
+        for value, text in self.x.ticks():
+            grid.append(
+                f'<text x="{self.x.at(value):.1f}" y="{self.height - self.bottom + 16}" '
+                f'text-anchor="middle">{text}</text>'
+            )
+        keys, below = self._legend(legend)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height + below}" '
+            f'width="{self.width}" font-family="sans-serif" font-size="11" fill="currentColor" role="img" '
+            f'aria-label="{html.escape(self.y_label)} by {html.escape(self.x_label)}">'
+            f"{''.join(grid)}{''.join(parts)}{keys}"
+            f'<text x="{middle_x:.0f}" y="{self.height - 8}" text-anchor="middle">{html.escape(self.x_label)}</text>'
+            f'<text x="14" y="{middle_y:.0f}" text-anchor="middle" transform="rotate(-90 14 {middle_y:.0f})">'
+            f"{html.escape(self.y_label)}</text></svg>"
+        )
+
+    def _legend(self, legend: Mapping[str, tuple[str, bool]]) -> tuple[str, int]:
+        """Names in as many lines as they need, and how high those are."""
+        parts, along, line = [], self.left, 0
+        for name, (colour, dashed) in legend.items():
+            room = 34 + round(6.2 * len(name))
+            if along > self.left and along + room > self.width:
+                along, line = self.left, line + 1
+            y = self.height + 8 + 16 * line
+            parts.append(
+                f'<line x1="{along}" x2="{along + 16}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"'
+                f"{_DASHED if dashed else ''}/>"
+                f'<text x="{along + 21}" y="{y + 4}">{html.escape(name)}</text>'
+            )
+            along += room
+        return "".join(parts), 16 * (line + 1) if legend else 0
+
+
+_DASHED = ' stroke-dasharray="5 3"'
+
+
+def pick_colours(names: Sequence[str]) -> dict[str, tuple[str, bool]]:
+    """A colour for each name, and whether its line is dashed, which tells the ninth from the first."""
+    return {name: (COLOURS[i % len(COLOURS)], i // len(COLOURS) % 2 == 1) for i, name in enumerate(names)}
+
+
 def line_chart(
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     *,
     x_label: str,
     y_label: str,
-    log: bool = False,
-    dots_only: bool = False,
+    log: bool | str = False,
+    dots_only: bool | Collection[str] = False,
+    dots: bool = True,
+    from_zero: bool = True,
+    colours: Mapping[str, tuple[str, bool]] | None = None,
     size: tuple[int, int] = (460, 300),
 ) -> str:
-    """Lines or dots in one SVG, each with its (x, y), a legend below; `log` scales both axes."""
-    width, height = size
-    left, right, top, bottom = 52, 24, 12, 44
-    scale = np.log10 if log else lambda v: np.asarray(v, np.float64)
-    points = {name: (scale(np.asarray(x, float)), scale(np.asarray(y, float))) for name, (x, y) in lines.items()}
-    xs = np.concatenate([x for x, _ in points.values()])
-    ys = np.concatenate([y for _, y in points.values()])
-    x_low, x_high = _padded(xs, log)
-    y_low, y_high = _padded(ys if log else np.append(ys, 0.0), log)
+    """Lines or dots in one SVG, each with its (x, y), a legend below.
 
-    def at_x(v: Any) -> Any:
-        return left + (v - x_low) / (x_high - x_low) * (width - left - right)
-
-    def at_y(v: Any) -> Any:
-        return top + (y_high - v) / (y_high - y_low) * (height - top - bottom)
-
+    Parameters
+    ----------
+    log
+        The axes on a log scale: "x", "y", or "xy" (True).
+    dots_only
+        Without lines between the dots: all, or those named.
+    dots
+        Whether lines have dots.
+    from_zero
+        Whether y begins at 0 where it is not on a log scale.
+    colours
+        As `pick_colours` gives them, where several charts are to agree.
+    """
+    scales = ("xy" if log else "") if isinstance(log, bool) else log
+    colours = pick_colours(list(lines)) if colours is None else colours
+    xs, ys = (np.concatenate([np.asarray(pair[i], float) for pair in lines.values()]) for i in (0, 1))
+    frame = _Frame(size, xs, ys, scales, from_zero, x_label, y_label)
     parts = []
-    for value, text in _ticks(y_low, y_high, log):
+    for name, pair in lines.items():
+        colour, dashed = colours[name]
+        x, y = frame.x.at(pair[0]), frame.y.at(pair[1])
+        alone = dots_only if isinstance(dots_only, bool) else name in dots_only
+        if not alone:
+            places = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+            parts.append(
+                f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2" '
+                f'stroke-linejoin="round"{_DASHED if dashed else ""}/>'
+            )
+        if alone or dots:
+            parts += [
+                f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{2 if alone else 3}" fill="{colour}">'
+                f"<title>{html.escape(name)}: {u:,.4g}, {v:,.4g}</title></circle>"
+                for a, b, u, v in zip(x, y, *pair, strict=True)
+            ]
+    return frame.draw(parts, {name: colours[name] for name in lines} if len(lines) > 1 else {})
+
+
+def bubble_chart(
+    bubbles: Mapping[str, tuple[float, float, float]],
+    *,
+    x_label: str,
+    y_label: str,
+    tell: Callable[[float], str] = str,
+    colours: Mapping[str, tuple[str, bool]] | None = None,
+    size: tuple[int, int] = (860, 440),
+) -> str:
+    """A bubble and a name for each (x, y, size), x on a log scale; areas are as the sizes. `tell` writes a size."""
+    colours = pick_colours(list(bubbles)) if colours is None else colours
+    xs, ys, sizes = (np.array([values[i] for values in bubbles.values()], float) for i in range(3))
+    frame = _Frame(size, xs, ys, "x", False, x_label, y_label)
+    # Room for the largest bubble and for names beside the outermost ones.
+    largest = 32.0
+    for axis, before, after in ((frame.x, 0.10, 0.16), (frame.y, 0.12, 0.12)):
+        span = axis.high - axis.low
+        axis.low, axis.high = axis.low - before * span, axis.high + after * span
+    radii = np.maximum(3.0, largest * np.sqrt(sizes / sizes.max()))
+    places = list(zip(bubbles, frame.x.at(xs).tolist(), frame.y.at(ys).tolist(), radii.tolist(), strict=True))
+    parts = []
+    for name, x, y, radius in sorted(places, key=lambda place: -place[3]):
         parts.append(
-            f'<line x1="{left}" x2="{width - right}" y1="{at_y(value):.1f}" y2="{at_y(value):.1f}" '
-            f'stroke="currentColor" stroke-opacity=".15"/>'
-            f'<text x="{left - 6}" y="{at_y(value) + 4:.1f}" text-anchor="end">{text}</text>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{colours[name][0]}" fill-opacity=".4" '
+            f'stroke="{colours[name][0]}" stroke-width="1.5">'
+            f"<title>{html.escape(name)}: {bubbles[name][0]:,.3g}, {bubbles[name][1]:,.4g}, "
+            f"{html.escape(tell(bubbles[name][2]))}</title></circle>"
         )
-    for value, text in _ticks(x_low, x_high, log):
-        parts.append(f'<text x="{at_x(value):.1f}" y="{height - bottom + 16}" text-anchor="middle">{text}</text>')
-    for i, (name, (x, y)) in enumerate(points.items()):
-        colour = COLOURS[i % len(COLOURS)]
-        places = " ".join(f"{at_x(a):.1f},{at_y(b):.1f}" for a, b in zip(x, y, strict=True))
-        if not dots_only:
-            parts.append(f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [
-            f'<circle cx="{at_x(a):.1f}" cy="{at_y(b):.1f}" r="{2 if dots_only else 3}" fill="{colour}">'
-            f"<title>{html.escape(name)}</title></circle>"
-            for a, b in zip(x, y, strict=True)
-        ]
-    legend, along = [], 0
-    for i, name in enumerate(lines if len(lines) > 1 else ()):
-        legend.append(
-            f'<circle cx="{left + along}" cy="{height + 10}" r="4" fill="{COLOURS[i % len(COLOURS)]}"/>'
-            f'<text x="{left + along + 8}" y="{height + 14}">{html.escape(name)}</text>'
-        )
-        along += 24 + 7 * len(name)
-    full = height + (20 if legend else 0)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {max(width, left + along)} {full}" width="{width}" '
-        f'font-family="sans-serif" font-size="11" fill="currentColor" role="img" '
-        f'aria-label="{html.escape(y_label)} by {html.escape(x_label)}">{"".join(parts)}{"".join(legend)}'
-        f'<text x="{(left + width - right) / 2:.0f}" y="{height - 8}" text-anchor="middle">'
-        f"{html.escape(x_label)}</text>"
-        f'<text x="14" y="{(top + height - bottom) / 2:.0f}" text-anchor="middle" '
-        f'transform="rotate(-90 14 {(top + height - bottom) / 2:.0f})">{html.escape(y_label)}</text></svg>'
-    )
+    taken: list[tuple[float, float, float, float]] = []
+    for name, x, y, radius in sorted(places, key=lambda place: place[2]):
+        text, colour = f"{name} · {tell(bubbles[name][2])}", colours[name][0]
+        wide = 6.1 * len(text)
+        others = [place[1:] for place in places if place[0] != name]
+        left, base = _free_place(x, y, radius, wide, size[0], taken, others)
+        taken.append((left, base - 10, left + wide, base + 3))
+        end = (min(max(x, left), left + wide), min(max(y, base - 10), base + 3))
+        if math.dist((x, y), end) > radius + 7:
+            parts.append(
+                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}" stroke="{colour}" '
+                f'stroke-opacity=".7"/>'
+            )
+        parts.append(f'<text x="{left:.1f}" y="{base:.1f}">{html.escape(text)}</text>')
+    return frame.draw(parts, {})
 
 
-def _padded(values: NDArray[Any], log: bool) -> tuple[float, float]:
-    low, high = float(values.min()), float(values.max())
-    if log:
-        low, high = math.floor(low), math.ceil(high)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+def _free_place(
+    x: float,
+    y: float,
+    radius: float,
+    wide: float,
+    width: int,
+    names: Sequence[tuple[float, float, float, float]],
+    bubbles: Sequence[tuple[float, float, float]],
+) -> tuple[float, float]:
+    """Where a bubble's name can stand: near it, over no other name, and over as few bubbles as can be."""
+    near = radius + 5
+    choices = [(x + near, y + 4), (x - near - wide, y + 4), (x - wide / 2, y - near), (x - wide / 2, y + near + 8)]
+    choices += [(x + near, y + 4 + step) for step in (-15, 15, -30, 30, -45, 45, -60, 60)]
+    choices += [(x - near - wide, y + 4 + step) for step in (-15, 15, -30, 30, -45, 45)]
 
+    def cost(place: tuple[int, tuple[float, float]]) -> float:
+        number, (left, base) = place
+        right, top = left + wide, base - 10
+        outside = left < _Frame.left or right > width - 4
+        on_names = sum(not (right < a or c < left or base + 3 < b or d < top) for a, b, c, d in names)
+        on_bubbles = sum(left - r < cx < right + r and top - r < cy < base + 3 + r for cx, cy, r in bubbles)
+        return 1000 * outside + 100 * on_names + 5 * on_bubbles + number / 10
 
-def _ticks(low: float, high: float, log: bool) -> list[tuple[float, str]]:
-    if log:
-        return [(float(e), f"{10**e:,}") for e in range(math.ceil(low), math.floor(high) + 1)]
-    step = 10 ** math.floor(math.log10((high - low) / 3))
-    while (high - low) / step > 6:
-        step *= 2.5 if str(step).lstrip("0.").startswith("2") else 2
-    first = math.ceil(low / step)
-    return [(i * step, f"{i * step:g}") for i in range(first, math.floor(high / step) + 1)]
+    return min(enumerate(choices), key=cost)[1]
 
 
 def frequency_chart(counts: NDArray[np.int64]) -> str:

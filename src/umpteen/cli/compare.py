@@ -1,0 +1,250 @@
+"""umpteen compare"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from umpteen.cli.corpora import (
+    LabelDelimiterOption,
+    LabelFieldOption,
+    TextFieldOption,
+    is_corpus,
+    read_texts,
+    refuse_for_texts,
+)
+from umpteen.cli.options import (
+    FormatOption,
+    LabelNamesOption,
+    LabelsOption,
+    OneBasedOption,
+    ThreadsOption,
+    parse_settings,
+    read_alike,
+    read_data,
+)
+
+if TYPE_CHECKING:
+    from umpteen.comparing.programs import Contestant
+    from umpteen.comparing.running import Conditions, Task
+
+_METHODS = "dismec,ppdsparse,fastxml,centroid"
+RoundsOption = Annotated[int, typer.Option("--rounds", help="Run each program so often, in turns; medians.", min=1)]
+TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a program is stopped.")]
+LauncherOption = Annotated[
+    str, typer.Option("--launcher", metavar="COMMAND", help="Starts each program, such as 'taskset -c 0,1'.")
+]
+CalibrateOption = Annotated[
+    bool,
+    typer.Option("--calibrate", help="Also show what probabilities are worth; trains each of our methods once more."),
+]
+
+
+def command(
+    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data.")],
+    test: Annotated[Path, typer.Argument(metavar="TEST", help="Data to judge by.")],
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--methods", metavar="NAME[:SETTING=VALUE…],…", help=f"Methods and settings; by default {_METHODS}."
+        ),
+    ] = None,
+    peers: Annotated[
+        list[str] | None,
+        typer.Option("--peers", help="Others: omikuji, napkinxc, pecos, liblinear, sklearn; with settings too."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Where report.html, results.json and the models go.")
+    ] = Path("umpteen-compare"),
+    name: Annotated[str | None, typer.Option("--name", help="What to call the data; by default its folder.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="Whose times the others are told in; omikuji if it is there.")
+    ] = None,
+    rounds: RoundsOption = 1,
+    timeout: TimeoutOption = None,
+    launcher: LauncherOption = "",
+    calibrate: CalibrateOption = False,
+    studies: Annotated[
+        bool, typer.Option("--studies/--no-studies", help="Whether to prune models, fell trees and list mistakes.")
+    ] = True,
+    a: Annotated[float | None, typer.Option("--A", help="Propensity constant A; by default 0.55.")] = None,
+    b: Annotated[float | None, typer.Option("--B", help="Propensity constant B; by default 1.5.")] = None,
+    threads: ThreadsOption = None,
+    label_names: LabelNamesOption = None,
+    labels: LabelsOption = None,
+    test_labels: Annotated[
+        Path | None, typer.Option("--test-labels", metavar="FILE", help="Labels of the test data, if apart.")
+    ] = None,
+    format: FormatOption = None,
+    one_based: OneBasedOption = None,
+    text_field: TextFieldOption = None,
+    label_field: LabelFieldOption = None,
+    label_delimiter: LabelDelimiterOption = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option("--features", metavar="NAME=VALUE", help="A setting of the text features; repeatable.",
+                     rich_help_panel="Corpus of texts"),
+    ] = None,
+) -> None:  # fmt: skip
+    """Compare methods, and peers, on the same data: how good, on rare labels too, how fast, how large.
+
+    Each program trains in a process of its own and is measured by the same code; `umpteen bench setup` installs the
+    peers. One that fails is shown with its last words. The figures go to a table, to results.json and, with drawings,
+    to report.html, which opens offline.
+
+    umpteen compare train.txt.xz test.txt.xz --methods dismec,fastxml:n_trees=20 --peers omikuji
+    """
+    from umpteen.comparing.programs import parse_contestants
+    from umpteen.comparing.running import Conditions
+    from umpteen.errors import ParamError
+
+    contestants = parse_contestants(methods or [_METHODS]) + parse_contestants(peers or [], peers=True)
+    if baseline is not None and baseline not in [contestant.name for contestant in contestants]:
+        listed = ", ".join(contestant.name for contestant in contestants)
+        raise ParamError(f"--baseline must be one of {listed}, but is {baseline!r}")
+    constants = {key: value for key, value in (("A", a), ("B", b)) if value is not None}
+    title = name or train.resolve().parent.name
+    if is_corpus(train, format):
+        refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, test_labels=test_labels)
+        fields = (text_field, label_field, label_delimiter)
+        task = task_of_texts(title, train, test, format, fields, features or [], constants)
+    else:
+        options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
+        task = task_of_rows(title, train, test, labels, test_labels, label_names, options, constants)
+    conditions = Conditions(threads, rounds, timeout, launcher=launcher, baseline=baseline)
+    run_comparison(task, contestants, output, conditions, calibrate=calibrate, studies=studies)
+
+
+def task_of_rows(
+    title: str,
+    train: Path,
+    test: Path,
+    labels: Path | None,
+    test_labels: Path | None,
+    label_names: Path | None,
+    options: dict[str, Any],
+    constants: dict[str, float],
+) -> Task:
+    """A comparison on files of numbers."""
+    from umpteen.comparing.running import Task
+    from umpteen.data.dataset import Dataset
+    from umpteen.data.files import read_names
+
+    data = read_data(train, labels=labels, **options)
+    judged = read_alike(test, data.n_features, data.n_labels, labels=test_labels, **options)
+    names = read_names(label_names) if label_names is not None else data.label_names
+    return Task(title, Dataset(data.X, data.Y, names), judged.X, judged.Y, names, constants=constants)
+
+
+def task_of_texts(
+    title: str,
+    train: Path,
+    test: Path,
+    format: str | None,
+    fields: Any,
+    features: list[str],
+    constants: dict[str, float],
+) -> Task:
+    """A comparison on texts: all programs get the same tf-idf rows."""
+    from umpteen.comparing.running import Task
+    from umpteen.tagger import DEFAULT_FEATURES, Tagger, encode_labels
+    from umpteen.text.tfidf import Tfidf
+
+    settings = DEFAULT_FEATURES | parse_settings(features)
+    learned, judged = read_texts(train, format, *fields), read_texts(test, format, *fields)
+    started = time.perf_counter()
+    vectorizer, data = Tagger(features=Tfidf().set_params(**settings)).prepare(learned.texts, learned.labels)
+    assert vectorizer is not None
+    X = vectorizer.transform(judged.texts)
+    seconds = time.perf_counter() - started
+    names, Y = encode_labels(judged.labels, known=data.label_names or ())
+    return Task(title, data, X, Y, names, judged.texts, {**settings, "seconds": seconds}, constants)
+
+
+def run_comparison(
+    task: Task,
+    contestants: list[Contestant],
+    output: Path,
+    conditions: Conditions,
+    *,
+    calibrate: bool = False,
+    studies: bool = True,
+) -> dict[str, Any]:
+    """Runs it, tells each figure as it comes, and writes the page."""
+    from rich.console import Console
+
+    from umpteen.comparing.page import describe_machine, render
+    from umpteen.comparing.running import compare, write_result
+    from umpteen.comparing.running import describe_machine as machine
+    from umpteen.comparing.studies import study
+    from umpteen.data.files import write_bytes
+    from umpteen.errors import ModelExistsError
+
+    if output.exists() and any(output.iterdir()):
+        raise ModelExistsError(f"{output}: is not empty; name another directory, or remove it")
+    output.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False)
+    console.print(
+        f"[bold]{task.name}[/]: {task.train.n_rows:,} rows, {task.train.n_features:,} features, "
+        f"{task.train.n_labels:,} labels; {task.test_X.shape[0]:,} test rows"
+    )
+    console.print(f"[dim]{describe_machine(machine())}[/]")
+    try:
+        with console.status("running") as status:
+            left = [contestant.name for contestant in contestants] * conditions.rounds
+
+            def tell(entry: dict[str, Any]) -> None:
+                left.remove(entry["name"])
+                status.update(f"running {left[0]}" if left else "looking into the models")
+                said = f"P@1 {entry['metrics']['P@1']:.2f}, {entry['train_seconds']:.1f} s" if (
+                    entry["status"] == "done"
+                ) else f"failed: {entry['error']}"  # fmt: skip
+                console.print(f"[dim]  {entry['name']}: {said}[/]", soft_wrap=True)
+
+            status.update(f"running {left[0]}" if left else "running")
+            result = compare(task, contestants, output, conditions, tell)
+            if studies:
+                study(task, result, output, calibrate=calibrate)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; what had finished is in {output / 'results.json'}", err=True)
+        raise typer.Exit(130) from None
+    write_result(output / "results.json", result)
+    write_bytes(output / "report.html", [render(result).encode("utf-8", "replace")])
+    print_table(console, result)
+    console.print(f"[bold]Report[/]   {output / 'report.html'}")
+    return result
+
+
+def print_table(console: Any, result: dict[str, Any]) -> None:
+    """How good and at what cost, a row for each program."""
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    from umpteen.comparing.page import cost_cells, cost_header
+
+    quality = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5")
+    baseline = result["baseline"]
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in ("", *quality, *cost_header(baseline)):
+        table.add_column(column, justify="right" if column else "left")
+    done = [run for run in result["runs"] if run["status"] == "done"]
+    best = {key: max((run["metrics"][key] for run in done), default=None) for key in quality}
+    for run in result["runs"]:
+        if run["status"] == "failed":
+            table.add_row(escape(run["name"]), "[red]failed[/]")
+            continue
+        cells = [run["metrics"][key] for key in quality]
+        marked = [
+            f"[bold]{value:.2f}[/]" if value == best[key] else f"{value:.2f}"
+            for key, value in zip(quality, cells, strict=True)
+        ]
+        name = escape(run["name"]) + (f" [dim]{run['version']}[/]" if run["peer"] else "")
+        table.add_row(name, *marked, *cost_cells(run, baseline))
+    console.print(table)
+    for run in result["runs"]:
+        if run["status"] == "failed":
+            console.print(f"{escape(run['name'])} failed: {escape(run['error'])}", soft_wrap=True)

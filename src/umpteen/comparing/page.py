@@ -1,0 +1,325 @@
+"""A comparison as a page: one HTML file that opens offline, drawn from the result alone."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from umpteen.evaluation import report
+from umpteen.evaluation.calibration import Reliability
+from umpteen.memory import format_bytes
+
+#: What is judged, and what is measured; the figure of a run, and which is best.
+QUALITY = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "coverage@5")
+Colours = dict[str, tuple[str, bool]]
+_THIRD = (345, 270)  # three stand side by side
+
+
+def render(result: dict[str, Any]) -> str:
+    """The page."""
+    done = [run for run in result["runs"] if run["status"] == "done"]
+    colours = report.pick_colours([run["name"] for run in done])
+    parts = [_introduction(result), _quality(done)]
+    if done:
+        parts += [_cost(result, done), _failures(result), _bubbles(done, colours), _tail(result, done, colours)]
+        parts += [_linear(done, colours), _forests(done, colours), _calibration(done), _mistakes(result)]
+    else:
+        parts.append(_failures(result))
+    return report.page(f"{result['data']['name']}: methods compared", [part for part in parts if part])
+
+
+def describe_machine(machine: dict[str, Any]) -> str:
+    memory = f", {format_bytes(machine['memory_bytes'])}" if machine["memory_bytes"] else ""
+    return f"{machine['cpu']}, {machine['cores']} cores{memory}, SIMD {machine['simd']}, {machine['system']}, " + (
+        f"Python {machine['python']}"
+    )
+
+
+def describe_time(taken: str) -> str:
+    return f"{taken[:10]} {taken[11:16]} UTC"
+
+
+def cost_cells(run: dict[str, Any], baseline: str | None) -> list[str]:
+    """What a run took, for a table whose header is `cost_header`."""
+    relative = run.get("relative", {}).get("train_seconds")
+    return [
+        f"{run['train_seconds']:,.1f} s",
+        *([f"{relative:.2f}" if relative is not None else "–"] if baseline else []),
+        f"{run['train_cpu_seconds']:,.1f} s",
+        "–" if run["train_peak_bytes"] is None else f"{run['train_peak_bytes'] / 1e6:,.0f} MB",
+        f"{run['model_bytes'] / 1e6:,.2f} MB",
+        f"{run['predict_ms_per_row']:.3f} ms",
+        f"{run['single_ms']['p50']:.2f} ms",
+        f"{run['single_ms']['p95']:.2f} ms",
+    ]
+
+
+def cost_header(baseline: str | None) -> list[str]:
+    ratio = [f"/ {baseline}"] if baseline else []
+    return ["train", *ratio, "CPU", "memory", "model", "predict, a row", "one row, p50", "p95"]
+
+
+def _introduction(result: dict[str, Any]) -> str:
+    data = result["data"]
+    only = data["labels_only_in_test"]
+    texts = ""
+    if data["features"]:
+        settings = ", ".join(f"{key}={value}" for key, value in data["features"].items() if key != "seconds")
+        texts = (
+            f" Texts became tf-idf rows once for all ({settings}; {data['features']['seconds']:.1f} s, in no "
+            "program's time)."
+        )
+    return report.paragraph(
+        f"{data['train_rows']:,} rows to learn from, {data['test_rows']:,} to be judged by; "
+        f"{data['n_features']:,} features, {data['n_labels']:,} labels, {data['labels_per_row']:.1f} a row."
+        + (f" {only:,} labels occur in the test rows only; nobody can be right about them." if only else "")
+        + texts
+    ) + report.paragraph(
+        f"{describe_machine(result['machine'])}; {result['threads']} threads; umpteen "
+        f"{result['umpteen_version']}; {describe_time(result['taken'])}."
+    )
+
+
+def _quality(done: Sequence[dict[str, Any]]) -> str:
+    if not done:
+        return ""
+    rows = [[_title(run), *(f"{run['metrics'][key]:.2f}" for key in QUALITY)] for run in done]
+    constants = done[0]["metrics"]["propensity"]
+    note = (
+        "In percent, on the test rows; best in bold. P@k: how many of the first k labels are right. nDCG@k: the "
+        f"same, early ones counting more. PSP@k: rare labels counting more (A={constants['A']:g}, "
+        f"B={constants['B']:g}). coverage@5: of the labels that occur, how many are ever found."
+    )
+    table = report.table(["", *QUALITY], rows, dict.fromkeys(range(1, len(QUALITY) + 1), "highest"))
+    return report.section("How good", table, report.paragraph(note))
+
+
+def _cost(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
+    baseline = result["baseline"]
+    header = cost_header(baseline)
+    rows = [[_title(run), *cost_cells(run, baseline)] for run in done]
+    rounds = result["rounds"]
+    note = (
+        "Each program ran in a process of its own"
+        + (f", {rounds} times in turns; medians" if rounds > 1 else "")
+        + ". Training begins with the rows in memory (omikuji: in a text file, which it reads itself) and ends with "
+        "the model on disk. Memory is what it rose by meanwhile. Prediction is of the five best labels, all rows in "
+        f"one call, and {done[0]['single_rows']} rows one by one. Peers got rows of unit length. "
+        "Ratios hold within this table only."
+    )
+    marks = dict.fromkeys(range(1, len(header) + 1), "lowest")
+    return report.section("What it takes", report.table(["", *header], rows, marks), report.paragraph(note))
+
+
+def _title(run: dict[str, Any]) -> str:
+    return f"{run['name']} ({run['version']})" if run["peer"] else f"umpteen {run['name']}"
+
+
+def _failures(result: dict[str, Any]) -> str:
+    failed = [run for run in result["runs"] if run["status"] == "failed"]
+    if not failed:
+        return ""
+    rows = [[run["name"], run["error"]] for run in failed]
+    return report.section("Failed", f'<div class="words">{report.table(["", "last words"], rows)}</div>')
+
+
+def _bubbles(done: Sequence[dict[str, Any]], colours: Colours) -> str:
+    values = np.array([run["metrics"]["P@1"] for run in done])
+    # One method far below all others would push these together: it stands at the lower edge, with its figure.
+    lowest = float(np.median(values) - 3 * max(values.max() - np.median(values), 1.0))
+    bubbles, shown = {}, dict(colours)
+    for run, value in zip(done, values.tolist(), strict=True):
+        name = run["name"] if value >= lowest else f"{run['name']} ↓ {value:.1f}"
+        shown[name] = colours[run["name"]]
+        bubbles[name] = (run["train_seconds"], max(value, lowest), run["model_bytes"])
+    chart = report.bubble_chart(
+        bubbles, x_label="seconds of training", y_label="P@1", tell=format_bytes, colours=shown
+    )
+    return report.section(
+        "Time, accuracy, size",
+        report.figure(chart, "Up is better, left is faster, and the area is the model's size."),
+    )
+
+
+def _tail(result: dict[str, Any], done: Sequence[dict[str, Any]], colours: Colours) -> str:
+    def by_decile(key: str) -> dict[str, tuple[list[float], list[float]]]:
+        return {
+            run["name"]: (
+                [d["decile"] for d in run["metrics"]["by_decile"]],
+                _column(run["metrics"]["by_decile"], key),
+            )
+            for run in done
+        }
+
+    tenth = "tenth of the labels, frequent first"
+    figures = [
+        report.figure(
+            report.line_chart(by_decile("P@5"), x_label=tenth, y_label="P@5", colours=colours, size=_THIRD),
+            "What each tenth of the labels adds to P@5; the tenths add up to it.",
+        ),
+        report.figure(
+            report.line_chart(by_decile("recall@5"), x_label=tenth, y_label="recall@5", colours=colours, size=_THIRD),
+            "Of the pairs of row and label in each tenth, how many are among the five best. The right end is where "
+            "methods differ.",
+        ),
+    ]
+    if law := result.get("label_frequencies"):
+        figures.insert(0, _power_law(law))
+    return report.section("Head and tail", '<div class="row">', *figures, "</div>")
+
+
+def _power_law(law: dict[str, Any]) -> str:
+    lines: dict[str, tuple[list[float], list[float]]] = {"labels": (law["ranks"], law["counts"])}
+    caption = "How many training rows each label has."
+    if law["beta"] is not None:
+        ranks = np.array(law["ranks"], float)
+        fitted = law["first"] * ranks ** -law["beta"]
+        seen = fitted >= 0.5
+        lines[f"fit, β = {law['beta']:.2f}"] = (ranks[seen].tolist(), fitted[seen].tolist())
+        caption += f" The line is a power law fitted to them, rows = {law['first']:,.0f} · rank^-{law['beta']:.2f}."
+    chart = report.line_chart(
+        lines, x_label="labels, most frequent first", y_label="rows of the label", log=True, dots_only=("labels",),
+        dots=False, size=_THIRD,
+    )  # fmt: skip
+    return report.figure(chart, caption)
+
+
+def _column(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
+    return [row[key] for row in rows]
+
+
+def _with(done: Sequence[dict[str, Any]], study: str) -> dict[str, Any]:
+    """What a study found, by run."""
+    return {run["name"]: run["studies"][study] for run in done if run.get("studies", {}).get(study)}
+
+
+def _linear(done: Sequence[dict[str, Any]], colours: Colours) -> str:
+    weights = {name: found for name, found in _with(done, "weights").items() if found["counts"]}
+    pruned = _with(done, "pruning")
+    if not weights or not pruned:
+        return ""
+
+    def histogram(found: dict[str, Any]) -> tuple[list[float], list[float]]:
+        edges, counts = np.array(found["edges"]), np.array(found["counts"], float)
+        return np.sqrt(edges[1:] * edges[:-1]).tolist(), (100 * counts / counts.sum()).tolist()
+
+    size_curves = {
+        metric: report.line_chart(
+            {name: ([at["bytes"] / 1e6 for at in curve], _column(curve, metric)) for name, curve in pruned.items()},
+            x_label="model, MB",
+            y_label=metric,
+            log="x",
+            from_zero=False,
+            colours=colours,
+            size=_THIRD,
+        )
+        for metric in ("P@1", "P@5")
+    }
+    return report.section(
+        "Weights and pruning",
+        '<div class="row">',
+        report.figure(
+            report.line_chart(
+                {name: histogram(found) for name, found in weights.items()},
+                x_label="size of the weight, whatever its sign",
+                y_label="percent of weights",
+                log="x",
+                dots=False,
+                colours=colours,
+                size=_THIRD,
+            ),
+            "How large weights are, ten bins per power of ten.",
+        ),
+        *(
+            report.figure(
+                chart, f"{metric} as the smallest weights are dropped, from all of them to one in a hundred."
+            )
+            for metric, chart in size_curves.items()
+        ),
+        "</div>",
+    )
+
+
+def _forests(done: Sequence[dict[str, Any]], colours: Colours) -> str:
+    forests = _with(done, "trees")
+    if not forests:
+        return ""
+    figures = [
+        report.figure(
+            report.line_chart(
+                {name: (_column(curve, "trees"), _column(curve, metric)) for name, curve in forests.items()},
+                x_label="trees",
+                y_label=metric,
+                from_zero=False,
+                colours=colours,
+            ),
+            f"{metric} of the first trees alone.",
+        )
+        for metric in ("P@1", "P@5")
+    ]
+    return report.section("How many trees", '<div class="row">', *figures, "</div>")
+
+
+def _calibration(done: Sequence[dict[str, Any]]) -> str:
+    found = _with(done, "calibration")
+    if not found:
+        return ""
+
+    def draw(values: dict[str, Any], caption: str) -> str:
+        kept = Reliability(*(np.array(values[key]) for key in ("said", "true", "count")))
+        return report.figure(kept.to_svg(260), f"{caption}, error {values['error']:.3f}")
+
+    pairs = [
+        '<div class="row">'
+        + draw(each["before"], f"{name}: scores as they come")
+        + draw(each["after"], f"{name}: probabilities learned")
+        + "</div>"
+        for name, each in found.items()
+    ]
+    note = (
+        "Of the five best labels of each test row: what was said, and how often it was right; dots on the diagonal "
+        "can be believed. Probabilities were learned from a tenth of the training rows."
+    )
+    return report.section(
+        "What a probability is worth", report.paragraph(note), '<div class="row">', *pairs, "</div>"
+    )
+
+
+def _mistakes(result: dict[str, Any]) -> str:
+    found = result.get("mistakes")
+    if not found:
+        return ""
+    worst = [
+        [each["label"], f"{each['train_rows']:,}", f"{each['test_rows']:,}", f"{each['found']:,}",
+         f"{each['wrongly_given']:,}", ", ".join(each["given_instead"]) or "–"]
+        for each in found["worst"]
+    ]  # fmt: skip
+    header = ["label", "training rows", "test rows", "found", "wrongly given", "often given instead"]
+    name = html.escape(found["run"])
+    parts = [f"<p>Of the best by P@1, {name}, five labels a row.</p>"]
+    if worst:
+        parts += ["<h3>Labels it misses most</h3>", f'<div class="words">{report.table(header, worst)}</div>']
+    if found["confusions"]:
+        parts += [
+            "<h3>Labels it takes for others</h3>",
+            *(_confusion(each, each is found["confusions"][0]) for each in found["confusions"]),
+        ]
+    return report.section("Mistakes", *parts)
+
+
+def _confusion(found: dict[str, Any], shown: bool) -> str:
+    row = found["example"]
+    given = ", ".join(
+        f"<b>{html.escape(each['label'])}</b>" if each["right"] else html.escape(each["label"])
+        for each in row["given"]
+    )
+    text = f"<p>{html.escape(row['text'])}</p>" if "text" in row else ""
+    times = "once" if found["rows"] == 1 else f"{found['rows']:,} times"
+    return (
+        f"<details{' open' if shown else ''}><summary>for <b>{html.escape(found['missed'])}</b> it gives "
+        f"<b>{html.escape(found['given'])}</b>, {times}</summary><blockquote>{text}<p><small>row {row['row'] + 1:,}"
+        f"<br>right: {html.escape(', '.join(row['true']))}<br>given: {given}</small></p></blockquote></details>"
+    )

@@ -1,0 +1,129 @@
+"""What can be compared: methods of this package and peers, by the names a user gives them; and where peers live.
+
+A peer has an environment of its own, since some want old packages: `create_environment` makes it with Python's venv
+and installs the version named here. They lie in $UMPTEEN_PEERS, else in the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from umpteen.errors import ParamError
+from umpteen.methods import METHODS, method_class
+
+#: Peer -> what its environment installs. XR-Linear needs none of the neural packages that PECOS asks for.
+PEERS: dict[str, tuple[str, ...]] = {
+    "omikuji": ("omikuji==0.5.2", "numpy", "scipy"),
+    "napkinxc": ("napkinxc==0.7.2", "numpy", "scipy"),
+    "pecos": ("--no-deps", "libpecos==1.2.8"),
+    "liblinear": ("liblinear-official==2.50.0", "numpy", "scipy"),
+    "sklearn": ("scikit-learn==1.9.1", "numpy", "scipy"),
+}
+_FIRST: dict[str, tuple[str, ...]] = {"pecos": ("numpy==1.26.4", "scipy==1.13.1", "scikit-learn>=1.4")}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One program with its settings, as `fastxml:n_trees=20` names it."""
+
+    program: str  # a method of this package, or a peer
+    params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return " ".join(
+            [self.program, *(f"{key}={json.dumps(value)}" for key, value in self.params.items())]
+        ).replace('"', "")
+
+    @property
+    def is_peer(self) -> bool:
+        return self.program in PEERS
+
+    def check(self) -> None:
+        """Refuses names and settings that no method has; a peer's settings are its own to refuse."""
+        if self.is_peer:
+            return
+        cls = method_class(self.program)
+        cls.check_param_names(self.params)
+        for name in ("threads", "engine"):
+            if name in self.params:
+                raise ParamError(f"{self.program}:{name}=… does not go with a comparison, which sets it for all")
+        cls(**self.params).validate()
+
+
+def parse_contestants(texts: Iterable[str], *, peers: bool = False) -> list[Contestant]:
+    """`name[:setting=value…]`, several with commas between; a value is JSON where it can be, else text."""
+    found = []
+    for text in texts:
+        for item in _split(text, ","):
+            program, *settings = _split(item.strip(), ":")
+            known = PEERS if peers else METHODS
+            if program not in known:
+                raise ParamError(
+                    f"{'peer' if peers else 'method'} must be one of {', '.join(known)}, but is {program!r}"
+                )
+            contestant = Contestant(program, dict(_parse_setting(program, setting) for setting in settings))
+            contestant.check()
+            found.append(contestant)
+    names = [contestant.name for contestant in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ParamError(f"{name} is named twice")
+    return found
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """Parts between marks that stand in no brackets and no quotes."""
+    parts, depth, quoted = [""], 0, False
+    for c in text:
+        quoted ^= c == '"'
+        depth += (c in "[{") - (c in "]}")
+        if c == mark and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return parts
+
+
+def _parse_setting(program: str, setting: str) -> tuple[str, Any]:
+    name, equals, value = setting.partition("=")
+    if not equals or not name:
+        raise ParamError(f"{program}: a setting is name=value, but was given {setting!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, {"True": True, "False": False, "None": None}.get(value, value)
+
+
+def peers_root() -> Path:
+    """Where peers' environments lie."""
+    if named := os.environ.get("UMPTEEN_PEERS"):
+        return Path(named)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "umpteen" / "peers"
+
+
+def peer_python(peer: str, root: Path | None = None) -> Path:
+    """The interpreter of a peer's environment, whether it is there or not."""
+    place = (peers_root() if root is None else root) / peer
+    return place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def create_environment(peer: str, root: Path | None = None) -> Path:
+    """Makes a peer's environment, or completes it; its interpreter. Raises CalledProcessError with pip's words."""
+    if peer not in PEERS:
+        raise ParamError(f"peer must be one of {', '.join(PEERS)}, but is {peer!r}")
+    python = peer_python(peer, root)
+    commands = [[sys.executable, "-m", "venv", str(python.parent.parent)]] if not python.exists() else []
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    commands += [[*pip, *packages] for packages in (_FIRST.get(peer, ()), PEERS[peer]) if packages]
+    for command in commands:
+        subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return python

@@ -1,0 +1,184 @@
+"""The page of all results, written from kept figures and published ones; no figure in it is typed by hand.
+
+Kept figures are comparisons (`results.json`) without what only the report draws. Published ones are a JSON file with
+a list of entries: kind ("paper", "authors" for the authors' own program, "peer"), data, method or program, source,
+and any of P, nDCG and PSP (a list at 1, 3 and 5; null where not given), O (training time in omikuji's), model_bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from umpteen.comparing.page import describe_machine, describe_time
+from umpteen.comparing.running import KS
+from umpteen.errors import DataError
+from umpteen.memory import format_bytes
+
+_TIMES = ("train_seconds", "train_cpu_seconds", "predict_seconds", "predict_ms_per_row", "load_seconds", "single_ms")
+
+
+def keep_figures(result: dict[str, Any], *, times: bool = True) -> dict[str, Any]:
+    """A result without studies and deciles; and without times, where the machine was busy with other things too."""
+    dropped = {"studies", *(() if times else (*_TIMES, "relative"))}
+    runs = []
+    for run in result["runs"]:
+        kept = {key: value for key, value in run.items() if key not in dropped}
+        if "metrics" in kept:
+            kept["metrics"] = {key: value for key, value in kept["metrics"].items() if key != "by_decile"}
+        runs.append(kept)
+    return {key: value for key, value in result.items() if key != "mistakes"} | {"timed": times, "runs": runs}
+
+
+def write_page(folder: Path, published: Path) -> str:
+    """The page in Markdown."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*.json")):
+        result = _read(path)
+        found.setdefault(result["data"]["name"], []).append(result)
+    entries = _read(published)["entries"]
+    parts = [
+        "# Results",
+        "Written by `umpteen bench results` from [benchmarks/results](../benchmarks/results), which `umpteen bench "
+        "run` keeps, and from [published.json](../benchmarks/published.json), which holds figures of others with "
+        "their sources. Nothing here is typed by hand.",
+        "All in percent. Each program learned from the training rows and was asked for five labels of each test row. "
+        "**O** is one default run of omikuji on the same data, in the same comparison: times in O compare, seconds "
+        "of different machines do not. Methods have their default settings but for those named.",
+        *(_section(of_data, entries) for of_data in found.values()),
+        "## Sources",
+        "\n".join(f"- {source}" for source in sorted({entry["source"] for entry in entries})),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON ({error})") from error
+
+
+def _section(results: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]]) -> str:
+    """A data set: all comparisons on it, each with an O of its own; what is in two is told once."""
+    data = results[0]["data"]
+    here = [entry for entry in entries if entry["data"] == data["name"]]
+    runs: dict[str, dict[str, Any]] = {}
+    for result in results:
+        for run in result["runs"]:
+            runs.setdefault(run["name"], run)
+    done = [run for run in runs.values() if run["status"] == "done"]
+    taken = dict.fromkeys(
+        f"{describe_machine(result['machine'])}; {result['threads']} threads; {describe_time(result['taken'])}."
+        + ("" if result.get("timed", True) else " The machine was busy with other things too: no times.")
+        for result in results
+    )
+    parts = [
+        f"## {data['name']}",
+        f"{data['train_rows']:,} training and {data['test_rows']:,} test rows, {data['n_features']:,} features, "
+        f"{data['n_labels']:,} labels, {data['labels_per_row']:.2f} a row.",
+        _ours([run for run in done if not run["peer"]], done, here),
+        _peers([run for run in done if run["peer"]], here),
+        "<br>".join(taken),
+        *(f"{run['name']} failed: `{run['error']}`" for run in runs.values() if run["status"] == "failed"),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> str:
+    """Each of our methods beside its paper, its authors' program, and the best peer of the same comparison."""
+    if not runs:
+        return ""
+    header = ["method", "P@1 / 3 / 5", "its paper", "authors' program, these files", "nDCG@1 / 3 / 5"]
+    header += ["PSP@1 / 3 / 5", "O", "model"]
+    keys = [f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in KS]
+    best = {key: max(run["metrics"][key] for run in done) for key in keys}
+    rows = []
+    for run in runs:
+        of = [entry for entry in here if entry.get("method") == run["program"]]
+        rows.append(
+            [
+                run["name"],
+                _triple(run, "P", best),
+                _listed([entry for entry in of if entry["kind"] == "paper"]),
+                _listed([entry for entry in of if entry["kind"] == "authors"]),
+                _triple(run, "nDCG", best),
+                _triple(run, "PSP", best),
+                _in_o(run),
+                format_bytes(run["model_bytes"]),
+            ]
+        )
+    peers = [run for run in done if run["peer"]]
+    if peers:
+        top = max(peers, key=lambda run: run["metrics"]["P@1"])
+        name = f"*best peer: {top['name']} {top['version']}*"
+        figures = [_triple(top, key, best) for key in ("P", "nDCG", "PSP")]
+        rows.append([name, figures[0], "", "", *figures[1:], _in_o(top), format_bytes(top["model_bytes"])])
+    return _table(header, rows)
+
+
+def _peers(runs: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> str:
+    """Peers of the same comparison, and those measured elsewhere on the same files."""
+    rows = [
+        [
+            f"{run['name']} {run['version']}",
+            "this comparison",
+            _triple(run, "P"),
+            f"{run['metrics']['nDCG@5']:.2f}",
+            _triple(run, "PSP"),
+            _in_o(run),
+            format_bytes(run["model_bytes"]),
+        ]
+        for run in runs
+    ]
+    for entry in here:
+        if entry["kind"] == "peer":
+            rows.append(
+                [
+                    entry["program"],
+                    "elsewhere",
+                    _figures(entry.get("P")),
+                    f"{entry['nDCG'][2]:.2f}" if entry.get("nDCG") else "–",
+                    _figures(entry.get("PSP")),
+                    f"{entry['O']:g}" if entry.get("O") else "–",
+                    format_bytes(entry["model_bytes"]) if entry.get("model_bytes") else "–",
+                ]
+            )
+    if not rows:
+        return ""
+    return _table(["peer", "measured in", "P@1 / 3 / 5", "nDCG@5", "PSP@1 / 3 / 5", "O", "model"], rows)
+
+
+def _in_o(run: dict[str, Any]) -> str:
+    relative = run.get("relative", {}).get("train_seconds")
+    return f"{relative:.2f}" if relative is not None else "–"
+
+
+def _triple(run: dict[str, Any], name: str, best: dict[str, float] | None = None) -> str:
+    cells = []
+    for k in KS:
+        value = run["metrics"][f"{name}@{k}"]
+        is_best = best is not None and value == best[f"{name}@{k}"]
+        cells.append(f"**{value:.2f}**" if is_best else f"{value:.2f}")
+    return " / ".join(cells)
+
+
+def _figures(values: Sequence[float | None] | None) -> str:
+    return " / ".join("–" if value is None else f"{value:.2f}" for value in values) if values else "–"
+
+
+def _listed(entries: Sequence[dict[str, Any]]) -> str:
+    """Several entries of one cell, each with what is special about it."""
+    cells = []
+    for entry in entries:
+        more = [str(entry["note"])] if entry.get("note") else []
+        more += [f"{entry['O']:g} O"] if entry.get("O") else []
+        cells.append(_figures(entry["P"]) + (f" ({'; '.join(more)})" if more else ""))
+    return "<br>".join(cells) or "–"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

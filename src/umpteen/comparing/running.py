@@ -1,0 +1,317 @@
+"""Runs methods and peers on one data set, each in a process of its own, and judges them alike.
+
+A program trains from the same rows, is measured by the same code (`child.py`), and only writes its predictions: the
+metrics are computed here. Programs take turns where there are several rounds. One that is not installed, fails or
+takes too long is part of the result, with its last words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import itertools
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen import __version__, _native
+from umpteen.comparing.programs import Contestant, peer_python
+from umpteen.data.dataset import Dataset
+from umpteen.data.files import write_bytes
+from umpteen.data.matrix import Csr
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.propensity import LabelCounts
+from umpteen.data.xc_text import write_xc
+from umpteen.evaluation.metrics import evaluate
+from umpteen.threads import resolve_threads
+
+FORMAT = 1
+KS = (1, 3, 5)
+BASELINE = "omikuji"
+_CHILD = Path(__file__).with_name("child.py")
+_TIMES = ("train_seconds", "train_cpu_seconds", "predict_seconds", "load_seconds")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is compared on: rows to learn from and rows to be judged by.
+
+    test_Y may have labels that no training row has, in columns behind the others: nobody can be right about them.
+    """
+
+    name: str
+    train: Dataset
+    test_X: Csr
+    test_Y: Csr
+    label_names: Sequence[str] | None = None  # one per column of test_Y
+    test_texts: Sequence[str] | None = None
+    features: dict[str, Any] = field(default_factory=dict)  # how texts became rows
+    constants: dict[str, Any] = field(default_factory=dict)  # A and B, where they are not the default
+
+    def train_counts(self) -> LabelCounts:
+        counts = np.zeros(self.test_Y.shape[1], np.int64)
+        counts[: self.train.n_labels] = self.train.label_counts()
+        return LabelCounts(counts, self.train.n_rows)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How programs are run."""
+
+    threads: int | None = None
+    rounds: int = 1
+    timeout: float | None = None  # seconds of one program
+    n_single: int = 200  # rows asked for one by one
+    launcher: str = ""  # a command that starts each program, such as "taskset -c 0,1"
+    peers: Path | None = None  # where peers' environments lie
+    baseline: str | None = None  # whose time and size the others are told in; omikuji's if it is there
+
+
+def compare(
+    task: Task,
+    contestants: Sequence[Contestant],
+    output: Path,
+    conditions: Conditions | None = None,
+    tell: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Runs all contestants; the result as plain values, also written to ``results.json`` after each of them.
+
+    Models, predictions and what programs printed stay in ``runs`` beside it.
+    """
+    conditions = conditions or Conditions()
+    result: dict[str, Any] = {
+        "format": FORMAT,
+        "umpteen_version": __version__,
+        "taken": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": describe_machine(),
+        "threads": resolve_threads(conditions.threads),
+        "rounds": conditions.rounds,
+        "data": _describe_data(task),
+        "baseline": None,
+        "runs": [],
+    }
+    rounds: dict[str, list[dict[str, Any]]] = {contestant.name: [] for contestant in contestants}
+    entries: dict[str, dict[str, Any]] = {}
+    with _data_for_children(task, output, any(c.program == "omikuji" for c in contestants)) as data:
+        for number, contestant in itertools.product(range(conditions.rounds), contestants):
+            name = contestant.name
+            if number > 0 and entries[name]["status"] == "failed":
+                continue
+            place = run_place(output, name)
+            here = place if number == 0 else place.with_name(f"{place.name}.again")
+            rounds[name].append(_run(contestant, data, here, conditions))
+            if number > 0:
+                shutil.rmtree(here)
+            entries[name] = _judge(task, contestant, rounds[name], place)
+            result["runs"] = list(entries.values())
+            _set_baseline(result, conditions.baseline)
+            write_result(output / "results.json", result)
+            if tell is not None:
+                tell(entries[name])
+    return result
+
+
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    write_bytes(
+        path, [(json.dumps(_rounded(result), indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace")]
+    )
+
+
+def _rounded(value: Any) -> Any:
+    """Floats to six digits: more would only look exact."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def describe_machine() -> dict[str, Any]:
+    """What speed depends on."""
+    cpu = platform.processor() or platform.machine()
+    memory = None
+    with contextlib.suppress(OSError):
+        names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+        cpu = names[0].split(":")[1].strip() if names else cpu
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": cpu,
+        "cores": resolve_threads(None),
+        "memory_bytes": memory,
+        "simd": _native.simd(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def _describe_data(task: Task) -> dict[str, Any]:
+    train, counts = task.train, task.train_counts().counts
+    return {
+        "name": task.name,
+        "train_rows": train.n_rows,
+        "test_rows": int(task.test_X.shape[0]),
+        "n_features": train.n_features,
+        "n_labels": train.n_labels,
+        "labels_only_in_test": int(task.test_Y.shape[1]) - train.n_labels,
+        "labels_per_row": train.Y.nnz / train.n_rows,
+        "features_per_row": train.X.nnz / train.n_rows,
+        "rows_per_label_median": float(np.median(counts[counts > 0])),
+        "features": task.features,
+    }
+
+
+@contextlib.contextmanager
+def _data_for_children(task: Task, output: Path, as_text: bool) -> Iterator[Path]:
+    """The data as files any program can read, for as long as they run."""
+    import scipy.sparse as sp
+
+    output.mkdir(parents=True, exist_ok=True)
+    unit = Preprocessing(normalize=True)
+    with tempfile.TemporaryDirectory(dir=output, prefix="data-") as temporary:
+        place = Path(temporary)
+        train_unit = unit.transform(task.train.X)
+        matrices = {
+            "train_X": task.train.X,
+            "train_Y": task.train.Y,
+            "test_X": task.test_X,
+            "train_X_unit": train_unit,
+            "test_X_unit": unit.transform(task.test_X),
+        }
+        for name, matrix in matrices.items():
+            sp.save_npz(place / f"{name}.npz", sp.csr_matrix(matrix), compressed=False)
+        if as_text:
+            write_xc(Dataset(train_unit, task.train.Y), place / "train_unit.txt")
+        yield place
+
+
+def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions) -> dict[str, Any]:
+    """One program in a process of its own: what it measured, or why it failed."""
+    place.mkdir(parents=True)
+    params = contestant.params if contestant.is_peer else {"method": contestant.program, **contestant.params}
+    job = {
+        "program": contestant.program if contestant.is_peer else "umpteen",
+        "params": params,
+        "data": str(data.resolve()),
+        "out": str(place.resolve()),
+        "threads": resolve_threads(conditions.threads),
+        "top_k": max(KS),
+        "n_single": conditions.n_single,
+    }
+    (place / "job.json").write_text(json.dumps(job))
+    environment = dict(os.environ, PYTHONNOUSERSITE="1")
+    if contestant.is_peer:
+        python = peer_python(contestant.program, conditions.peers)
+        if not python.exists():
+            return _failed(f"not installed; umpteen bench setup --peers {contestant.program} installs it")
+        command = [str(python), "-I", str(_CHILD)]
+    else:
+        # This package as this process has it, wherever it was imported from.
+        own = str(Path(__file__).resolve().parent.parent.parent)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [own, environment.get("PYTHONPATH")]))
+        command = [sys.executable, "-P", str(_CHILD)]
+    error = _call(
+        [*shlex.split(conditions.launcher), *command, str(place / "job.json")], environment, place, conditions
+    )
+    if error is not None:
+        return _failed(error)
+    return {"status": "done", **json.loads((place / "measured.json").read_text())}
+
+
+def _call(command: list[str], environment: dict[str, str], place: Path, conditions: Conditions) -> str | None:
+    """Runs a command with its words in a log; None, or what went wrong. Whatever ends this, the command ends too."""
+    with (place / "log.txt").open("wb") as log:
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+        try:
+            code = child.wait(conditions.timeout)
+        except subprocess.TimeoutExpired:
+            return f"stopped after {conditions.timeout:g} s"
+        finally:
+            _end(child)
+            assert child.stdin is not None
+            child.stdin.close()
+    if code == 0 and (place / "measured.json").exists():
+        return None
+    words = last_words((place / "log.txt").read_text(errors="replace"))
+    ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"{ended}: {words}" if words else ended
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends a child and all it started: politely, then not."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if child.poll() is not None:
+            return
+        os.killpg(child.pid, sign)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(5)
+
+
+def last_words(log: str) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in re.split(r"[\r\n]+", log)]
+    return next((line for line in reversed(lines) if line), "")[:300]
+
+
+def _failed(error: str) -> dict[str, Any]:
+    return {"status": "failed", "error": error}
+
+
+def _judge(task: Task, contestant: Contestant, rounds: list[dict[str, Any]], place: Path) -> dict[str, Any]:
+    """One contestant's entry of the result: medians of its rounds, and the metrics of its predictions."""
+    run: dict[str, Any] = {
+        "name": contestant.name,
+        "program": contestant.program,
+        "peer": contestant.is_peer,
+        "params": contestant.params,
+    }
+    if failed := [each for each in rounds if each["status"] == "failed"]:
+        return run | failed[0]
+    run |= rounds[0]
+    for key in _TIMES:
+        run[key] = statistics.median(each[key] for each in rounds)
+    run["single_ms"] = {
+        at: statistics.median(each["single_ms"][at] for each in rounds) for at in rounds[0]["single_ms"]
+    }
+    run["predict_ms_per_row"] = 1000 * run["predict_seconds"] / task.test_X.shape[0]
+    metrics = evaluate(task.test_Y, read_predictions(place)[0], task.train_counts(), k=KS, **task.constants)
+    return run | {"metrics": metrics.as_dict()}
+
+
+def read_predictions(place: Path) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Labels and scores that a program wrote."""
+    with np.load(place / "predictions.npz") as file:
+        return file["labels"], file["scores"]
+
+
+def run_place(output: Path, name: str) -> Path:
+    """Where a run's model and predictions are."""
+    return output / "runs" / re.sub(r"[^A-Za-z0-9._=+-]+", "_", name)
+
+
+def _set_baseline(result: dict[str, Any], chosen: str | None) -> None:
+    """Times and sizes as multiples of the baseline's, in the same comparison."""
+    done = {run["name"]: run for run in result["runs"] if run["status"] == "done"}
+    name = chosen or (BASELINE if BASELINE in done else next(iter(done), None))
+    result["baseline"] = name if name in done else None
+    for run in done.values():
+        base = done.get(name) if name else None
+        keys = ("train_seconds", "train_cpu_seconds", "predict_seconds", "model_bytes")
+        run["relative"] = {key: run[key] / base[key] for key in keys if base and base[key]}

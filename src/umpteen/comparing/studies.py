@@ -1,0 +1,248 @@
+"""What a comparison looks at beyond the figures: the label tail, weights and pruning, trees, probabilities, mistakes.
+
+Each study is a function of a task and a trained model or its predictions, and gives plain values for the report.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.comparing.running import KS, Task, read_predictions, run_place
+from umpteen.data.split import split_rows
+from umpteen.evaluation.calibration import Reliability, reliability
+from umpteen.evaluation.metrics import evaluate, find_hits
+from umpteen.methods import load
+from umpteen.methods.base import Method
+from umpteen.models.forest import ForestModel
+from umpteen.tagger import squeeze
+
+#: Of a linear model's weights, the shares to keep.
+KEPT = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01)
+_MOST_WEIGHTS = 100_000_000  # pruning more would take longer than the training that is compared
+_TREES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100, 150, 200)
+_HELD_OUT = 0.1
+_FEWEST_ROWS = 5  # of a label, to call it badly learned
+_N_WORST, _N_CONFUSIONS = 12, 10
+_TEXT_SHOWN = 240
+
+Pair = tuple[int, int]
+
+
+def study(task: Task, result: dict[str, Any], output: Path, *, calibrate: bool = False) -> None:
+    """Adds the studies to a result: to each run of ours its model's, and what is told of the data."""
+    result["label_frequencies"] = fit_power_law(task.train.label_counts())
+    done = [run for run in result["runs"] if run["status"] == "done"]
+    for run in done:
+        if run["peer"]:
+            continue
+        model = load(run_place(output, run["name"]) / "model")
+        model.threads = result["threads"]
+        found = look_into(model, task)
+        if calibrate:
+            found["calibration"] = compare_reliability(model, task, *read_predictions(run_place(output, run["name"])))
+        run["studies"] = found
+    if done:
+        best = max(done, key=lambda run: run["metrics"]["P@1"])
+        labels, _ = read_predictions(run_place(output, best["name"]))
+        result["mistakes"] = {"run": best["name"], **find_mistakes(task, labels)}
+
+
+def fit_power_law(counts: NDArray[np.int64]) -> dict[str, Any]:
+    """N_r = N_1 r^-β (DiSMEC, Fig 1): β by least squares over ranks that are evenly spaced on a log scale, so that
+    the tail, where most labels are, does not decide alone."""
+    ordered = -np.sort(-counts[counts > 0])
+    ranks = np.unique(np.geomspace(1, len(ordered), 80).round().astype(int))
+    found = ordered[ranks - 1]
+    if len(ranks) < 2:
+        return {"ranks": ranks.tolist(), "counts": found.tolist(), "beta": None, "first": None}
+    slope, start = np.polyfit(np.log(ranks), np.log(found), 1)
+    return {
+        "ranks": ranks.tolist(),
+        "counts": found.tolist(),
+        "beta": float(-slope),
+        "first": float(np.exp(start)),
+    }
+
+
+def look_into(model: Method, task: Task) -> dict[str, Any]:
+    """What its family lets one see of a model."""
+    if model.model_.family == "linear" and model.model_.nnz <= _MOST_WEIGHTS:
+        return {"weights": weigh(model), "pruning": prune(model, task)}
+    if model.model_.family == "forest":
+        return {"trees": fell(model, task)}
+    return {}
+
+
+def weigh(model: Method) -> dict[str, Any]:
+    """A histogram of the weights' sizes (DiSMEC, Fig 2): how many lie in each of ten bins per power of ten."""
+    edges = np.round(np.arange(-60, 31) / 10, 1)
+    counts = np.zeros(len(edges) - 1, np.int64)
+    for shard in model.model_.shards:
+        sizes = np.abs(shard.to_weights()[0].data)
+        counts += np.histogram(np.log10(sizes[sizes > 0]), edges)[0]
+    used = np.flatnonzero(counts)
+    if len(used) == 0:
+        return {"edges": [], "counts": []}
+    first, last = int(used[0]), int(used[-1]) + 1
+    return {"edges": (10.0 ** edges[first : last + 1]).tolist(), "counts": counts[first:last].tolist()}
+
+
+def prune(model: Method, task: Task) -> list[dict[str, float]]:
+    """Size against accuracy (DiSMEC, Fig 5): the smallest weights dropped, share by share."""
+    sizes = np.concatenate([np.abs(shard.to_weights()[0].data) for shard in model.model_.shards])
+    curve = []
+    for share in KEPT:
+        delta = 0.0 if share == 1 else float(np.quantile(sizes, 1 - share))
+        smaller = model if share == 1 else model.pruned(delta)
+        n_bytes = sum(part.n_bytes for part in smaller.model_.to_parts())
+        scores = _score(task, smaller.predict_topk(task.test_X, max(KS))[0])
+        curve.append({"delta": delta, "weights": smaller.model_.nnz, "bytes": n_bytes, **scores})
+    return curve
+
+
+def fell(model: Method, task: Task) -> list[dict[str, float]]:
+    """Accuracy against the number of trees (FastXML, Fig 1), in the order they were planted."""
+    whole = model.model_
+    numbers = sorted({n for n in _TREES if n < len(whole.trees)} | {len(whole.trees)})
+    X = model.preprocessing_.transform(task.test_X)
+    curve = []
+    for n in numbers:
+        part = ForestModel(whole.trees[:n], whole.n_features, whole.n_labels, whole.centroids)
+        curve.append({"trees": n, **_score(task, part.predict_topk(X, max(KS))[0])})
+    return curve
+
+
+def _score(task: Task, labels: NDArray[np.int32]) -> dict[str, float]:
+    metrics = evaluate(task.test_Y, labels, task.train_counts(), k=KS, deciles=False, **task.constants)
+    return {key: metrics[key] for key in ("P@1", "P@3", "P@5", "PSP@5")}
+
+
+def compare_reliability(
+    model: Method, task: Task, labels: NDArray[np.int32], scores: NDArray[np.float32]
+) -> dict[str, Any]:
+    """How far scores can be believed as they come, and as probabilities. Those are learned as `Tagger` learns them:
+    a second model is trained without a tenth of the training rows, and judged on it."""
+    held_out = split_rows(task.train.Y, _HELD_OUT)
+    kept = task.train.take(~held_out)
+    first = type(model)(**model.get_params()).fit(kept.X, kept.Y)
+    first.calibrate(task.train.X[held_out], task.train.Y[held_out])
+    given = labels >= 0
+    hits = find_hits(task.test_Y, labels)[given]
+    assert first.calibration_ is not None
+    said = first.calibration_.to_probabilities(scores)
+    before = reliability(squeeze(scores, model.model_.family)[given], hits)
+    return {"before": _plain(before), "after": _plain(reliability(said[given], hits))}
+
+
+def _plain(found: Reliability) -> dict[str, Any]:
+    return {
+        "said": found.said.tolist(),
+        "true": found.true.tolist(),
+        "count": found.count.tolist(),
+        "error": found.error,
+    }
+
+
+def find_mistakes(task: Task, labels: NDArray[np.int32]) -> dict[str, Any]:
+    """The labels that are missed most, and which others are given in their place."""
+    names = _names(task)
+    hits = find_hits(task.test_Y, labels)
+    n_labels = int(task.test_Y.shape[1])
+    n_true = np.bincount(task.test_Y.indices, minlength=n_labels)
+    n_found = np.bincount(labels[hits], minlength=n_labels)
+    n_given = np.bincount(labels[labels >= 0], minlength=n_labels)
+    train_counts = task.train_counts().counts
+    recall = n_found / np.maximum(n_true, 1)
+    known = np.flatnonzero((n_true >= _FEWEST_ROWS) & (train_counts > 0))
+    worst = known[np.lexsort((-n_true[known], recall[known]))][:_N_WORST]
+    confused, examples = _count_confusions(task, labels, hits)
+    given_for: dict[int, list[int]] = {}
+    for (missed, given), _ in confused.most_common():
+        given_for.setdefault(missed, []).append(given)
+    return {
+        "worst": [
+            {
+                "label": names[label],
+                "train_rows": int(train_counts[label]),
+                "test_rows": int(n_true[label]),
+                "found": int(n_found[label]),
+                "wrongly_given": int(n_given[label] - n_found[label]),
+                "given_instead": [names[other] for other in given_for.get(int(label), [])[:3]],
+            }
+            for label in worst
+        ],
+        "confusions": [
+            {
+                "missed": names[missed],
+                "given": names[given],
+                "rows": confused[missed, given],
+                "example": _tell_row(task, labels, hits, examples[missed, given], names),
+            }
+            for missed, given in _most_surprising(confused)
+        ],
+    }
+
+
+def _names(task: Task) -> list[str]:
+    if task.label_names is None:
+        return [f"label {i}" for i in range(task.test_Y.shape[1])]
+    return list(task.label_names)
+
+
+def _count_confusions(
+    task: Task, labels: NDArray[np.int32], hits: NDArray[np.bool_]
+) -> tuple[Counter[Pair], dict[Pair, int]]:
+    """(missed label, label given wrongly), how often they occur and the first row they do. What counts as given is a
+    row's first labels, as many as it should have; as missed, what is not among the five best."""
+    Y = task.test_Y
+    found: Counter[Pair] = Counter()
+    first: dict[Pair, int] = {}
+    for row in range(Y.shape[0]):
+        true = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
+        cut = min(len(true), labels.shape[1])
+        wrong = labels[row, :cut][~hits[row, :cut] & (labels[row, :cut] >= 0)].tolist()
+        for pair in itertools.product(np.setdiff1d(true, labels[row]).tolist(), wrong):
+            found[pair] += 1
+            first.setdefault(pair, row)
+    return found, first
+
+
+def _most_surprising(confused: Counter[Pair]) -> list[Pair]:
+    """The pairs that stand out: often together, and more often than labels so frequent would be by chance."""
+    by_missed: Counter[int] = Counter()
+    by_given: Counter[int] = Counter()
+    for (missed, given), count in confused.items():
+        by_missed[missed] += count
+        by_given[given] += count
+    total = sum(confused.values())
+
+    def surprise(pair: Pair) -> float:
+        expected = by_missed[pair[0]] * by_given[pair[1]] / total
+        return confused[pair] * float(np.log(confused[pair] / expected))
+
+    return sorted(confused, key=lambda pair: (-surprise(pair), pair))[:_N_CONFUSIONS]
+
+
+def _tell_row(
+    task: Task, labels: NDArray[np.int32], hits: NDArray[np.bool_], row: int, names: list[str]
+) -> dict[str, Any]:
+    true = task.test_Y.indices[task.test_Y.indptr[row] : task.test_Y.indptr[row + 1]]
+    told: dict[str, Any] = {
+        "row": row,
+        "true": [names[label] for label in true],
+        "given": [
+            {"label": names[label], "right": bool(hit)}
+            for label, hit in zip(labels[row], hits[row], strict=True)
+            if label >= 0
+        ],
+    }
+    if task.test_texts is not None:
+        text = " ".join(task.test_texts[row].split())
+        told["text"] = text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN].rsplit(" ", 1)[0] + " …"
+    return told
