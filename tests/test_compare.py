@@ -311,5 +311,7 @@ def test_bench_run_keeps_figures_for_the_page(tmp_path, compared, monkeypatch):
 
 
 def test_the_page_of_results_is_what_the_figures_say():
+    if not (ROOT / "benchmarks" / "results").exists():
+        pytest.skip("this copy of the project has no benchmarks/results")
     page = results.write_page(ROOT / "benchmarks" / "results", ROOT / "benchmarks" / "published.json")
     assert page == (ROOT / "docs" / "RESULTS.md").read_text()

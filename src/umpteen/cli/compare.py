@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from umpteen.comparing.running import Conditions, Task
 
 _METHODS = "dismec,ppdsparse,fastxml,centroid"
+_SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5")
 RoundsOption = Annotated[int, typer.Option("--rounds", help="Run each program so often, in turns; medians.", min=1)]
 TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a program is stopped.")]
 LauncherOption = Annotated[
@@ -219,32 +221,33 @@ def run_comparison(
 
 
 def print_table(console: Any, result: dict[str, Any]) -> None:
-    """How good and at what cost, a row for each program."""
-    from rich.box import SIMPLE_HEAD
+    """How good and at what cost, a row for each program; apart, so that both fit a terminal."""
     from rich.markup import escape
-    from rich.table import Table
 
     from umpteen.comparing.page import cost_cells, cost_header
 
-    quality = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5")
     baseline = result["baseline"]
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("", *quality, *cost_header(baseline)):
-        table.add_column(column, justify="right" if column else "left")
     done = [run for run in result["runs"] if run["status"] == "done"]
-    best = {key: max((run["metrics"][key] for run in done), default=None) for key in quality}
+    names = [escape(run["name"]) + (f" [dim]{run['version']}[/]" if run["peer"] else "") for run in done]
+    if done:
+        best = {key: max(run["metrics"][key] for run in done) for key in _SHOWN}
+        figures = [[(run["metrics"][key], best[key]) for key in _SHOWN] for run in done]
+        quality = [[f"[bold]{a:.2f}[/]" if a == b else f"{a:.2f}" for a, b in row] for row in figures]
+        console.print(_table(_SHOWN, names, quality))
+        console.print(_table(cost_header(baseline), names, [cost_cells(run, baseline) for run in done]))
     for run in result["runs"]:
         if run["status"] == "failed":
-            table.add_row(escape(run["name"]), "[red]failed[/]")
-            continue
-        cells = [run["metrics"][key] for key in quality]
-        marked = [
-            f"[bold]{value:.2f}[/]" if value == best[key] else f"{value:.2f}"
-            for key, value in zip(quality, cells, strict=True)
-        ]
-        name = escape(run["name"]) + (f" [dim]{run['version']}[/]" if run["peer"] else "")
-        table.add_row(name, *marked, *cost_cells(run, baseline))
-    console.print(table)
-    for run in result["runs"]:
-        if run["status"] == "failed":
-            console.print(f"{escape(run['name'])} failed: {escape(run['error'])}", soft_wrap=True)
+            console.print(f"[red]{escape(run['name'])} failed:[/] {escape(run['error'])}", soft_wrap=True)
+
+
+def _table(header: Sequence[str], names: list[str], rows: list[list[str]]) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, padding=0)
+    table.add_column("", overflow="fold", min_width=10)
+    for column in header:
+        table.add_column(column, justify="right")
+    for name, cells in zip(names, rows, strict=True):
+        table.add_row(name, *cells)
+    return table

@@ -46,20 +46,20 @@ def cost_cells(run: dict[str, Any], baseline: str | None) -> list[str]:
     """What a run took, for a table whose header is `cost_header`."""
     relative = run.get("relative", {}).get("train_seconds")
     return [
-        f"{run['train_seconds']:,.1f} s",
+        f"{run['train_seconds']:,.1f}",
         *([f"{relative:.2f}" if relative is not None else "–"] if baseline else []),
-        f"{run['train_cpu_seconds']:,.1f} s",
-        "–" if run["train_peak_bytes"] is None else f"{run['train_peak_bytes'] / 1e6:,.0f} MB",
-        f"{run['model_bytes'] / 1e6:,.2f} MB",
-        f"{run['predict_ms_per_row']:.3f} ms",
-        f"{run['single_ms']['p50']:.2f} ms",
-        f"{run['single_ms']['p95']:.2f} ms",
+        f"{run['train_cpu_seconds']:,.1f}",
+        "–" if run["train_peak_bytes"] is None else f"{run['train_peak_bytes'] / 1e6:,.0f}",
+        f"{run['model_bytes'] / 1e6:,.2f}",
+        f"{run['predict_ms_per_row']:.3f}",
+        f"{run['single_ms']['p50']:.2f}",
+        f"{run['single_ms']['p95']:.2f}",
     ]
 
 
 def cost_header(baseline: str | None) -> list[str]:
     ratio = [f"/ {baseline}"] if baseline else []
-    return ["train", *ratio, "CPU", "memory", "model", "predict, a row", "one row, p50", "p95"]
+    return ["train s", *ratio, "CPU s", "memory MB", "model MB", "ms/row", "p50 ms", "p95 ms"]
 
 
 def _introduction(result: dict[str, Any]) -> str:
@@ -106,8 +106,8 @@ def _cost(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
         "Each program ran in a process of its own"
         + (f", {rounds} times in turns; medians" if rounds > 1 else "")
         + ". Training begins with the rows in memory (omikuji: in a text file, which it reads itself) and ends with "
-        "the model on disk. Memory is what it rose by meanwhile. Prediction is of the five best labels, all rows in "
-        f"one call, and {done[0]['single_rows']} rows one by one. Peers got rows of unit length. "
+        "the model on disk. Memory is what it grew by. Prediction is of the five best labels: ms/row with all rows "
+        f"in one call, p50 and p95 with {done[0]['single_rows']} rows one by one. Peers got rows of unit length. "
         "Ratios hold within this table only."
     )
     marks = dict.fromkeys(range(1, len(header) + 1), "lowest")

@@ -166,7 +166,7 @@ def _triple(run: dict[str, Any], name: str, best: dict[str, float] | None = None
 
 
 def _figures(values: Sequence[float | None] | None) -> str:
-    return " / ".join("–" if value is None else f"{value:.2f}" for value in values) if values else "–"
+    return " / ".join("–" if value is None else f"{value:g}" for value in values) if values else "–"
 
 
 def _listed(entries: Sequence[dict[str, Any]]) -> str:
