@@ -283,6 +283,17 @@ def test_names_and_settings():
     assert last_words("bar 1%\rbar 99%\n\nTraceback\nValueError: no\n\n") == "ValueError: no"
 
 
+def test_setup_says_why_it_failed(tmp_path, monkeypatch):
+    monkeypatch.setenv("UMPTEEN_PEERS", str(tmp_path))
+    python = peer_python("omikuji")
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"; echo "ERROR: no network"; exit 1\n')
+    python.chmod(0o755)
+    assert "omikuji    failed: ERROR: no network" in run("bench", "setup", "--peers", "omikuji", code=1)
+    python.write_text("#!/bin/sh\nexit 0\n")
+    assert str(python) in run("bench", "setup", "--peers", "omikuji")
+
+
 @pytest.mark.parametrize("log", [False, "x", "y", True])
 def test_charts_of_few_and_of_equal_values(log):
     for lines in ({"a": ([1], [5])}, {"a": ([1, 1], [5, 5]), "b<": ([1], [5])}, {"a": ([1, 1e6], [0.001, 2000])}):

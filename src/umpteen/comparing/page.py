@@ -46,15 +46,19 @@ def cost_cells(run: dict[str, Any], baseline: str | None) -> list[str]:
     """What a run took, for a table whose header is `cost_header`."""
     relative = run.get("relative", {}).get("train_seconds")
     return [
-        f"{run['train_seconds']:,.1f}",
+        _seconds(run["train_seconds"]),
         *([f"{relative:.2f}" if relative is not None else "–"] if baseline else []),
-        f"{run['train_cpu_seconds']:,.1f}",
+        _seconds(run["train_cpu_seconds"]),
         "–" if run["train_peak_bytes"] is None else f"{run['train_peak_bytes'] / 1e6:,.0f}",
         f"{run['model_bytes'] / 1e6:,.2f}",
         f"{run['predict_ms_per_row']:.3f}",
         f"{run['single_ms']['p50']:.2f}",
         f"{run['single_ms']['p95']:.2f}",
     ]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:,.1f}"
 
 
 def cost_header(baseline: str | None) -> list[str]:
