@@ -458,3 +458,52 @@ def embedding_vote(model: Any, clusters: Any, rows: Any, similar: Any, sharpness
                     labels = one.labels[one.label_ptr[row] : one.label_ptr[row + 1]]
                     votes[i, labels] += np.exp(sharpness * (float(s) - float(similar[i, learner, 0])))
     return votes
+
+
+def cluster_labels(V: Any, first: Any, balanced: bool, iterations: int) -> tuple[NDArray[np.int64], list[float]]:
+    """Spherical k-means from given members as first directions: clusters, and the mean similarity of each round."""
+    V = np.asarray(V.todense(), np.float64)
+    n, k = len(V), len(first)
+    directions, history = V[first].copy(), []
+    for _ in range(iterations):
+        similar = V @ directions.T
+        if balanced:
+            ordered = np.sort(similar, axis=1)
+            room, larger = np.full(k, -(-n // k)), n % k or k
+            clusters = np.zeros(n, np.int64)
+            for i in np.argsort(ordered[:, -2] - ordered[:, -1], kind="stable"):
+                clusters[i] = np.argmax(np.where(room > 0, similar[i], -np.inf))
+                room[clusters[i]] -= 1
+                if room[clusters[i]] == 0:
+                    larger -= 1
+                    if larger == 0:
+                        room = np.maximum(room - 1, 0)
+        else:
+            clusters = np.argmax(similar, axis=1)
+        history.append(float(similar[np.arange(n), clusters].mean()))
+        if len(history) > 1 and history[-1] - history[-2] < 1e-4:
+            break
+        for c in range(k):
+            total = V[clusters == c].sum(axis=0)
+            directions[c] = total / (np.linalg.norm(total) or 1)
+    return clusters, history
+
+
+def search_tree(parts: list[Any], x: NDArray[Any], beam: int) -> dict[int, float]:
+    """The score of every label that a beam search of one tree reaches, for one dense row."""
+    nodes = [(part, node) for part in parts for node in range(part.n_nodes)]
+    level, found = {0: 0.0}, {}
+    while level:
+        below: dict[int, float] = {}
+        for number, score in level.items():
+            part, node = nodes[number]
+            features, shard = part.node(node)
+            W, bias = shard.to_weights()
+            margins = W.toarray().astype(np.float64) @ x[features] + bias
+            for child, margin in zip(part.children_of(node).tolist(), margins, strict=True):
+                if np.isfinite(margin):
+                    (found if child >= 0 else below)[child if child >= 0 else ~child] = (
+                        score - max(0.0, 1 - margin) ** 3
+                    )
+        level = dict(sorted(below.items(), key=lambda item: (-item[1], item[0]))[:beam])
+    return found

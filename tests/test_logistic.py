@@ -26,9 +26,9 @@ def solve(X, Y, *, C=1.0, bias=1.0, eps=0.01, prune=0.0, cost=None, threads=2, m
     """The kernel on matrices: (W dense, b, everything it says)."""
     X, columns = as_csr(X, "X"), sp.csc_matrix(Y)
     cost = np.ones(columns.shape[1], np.float32) if cost is None else np.asarray(cost, np.float32)
-    out = _native.solve_logistic(
+    out = _native.solve_panels(
         offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64), columns.indices.astype(np.int32),
-        cost, C, bias, eps, prune, max_rounds, threads,
+        cost, C, bias, eps, prune, max_rounds, False, threads,
     )  # fmt: skip
     W = sp.csr_matrix((out["data"], out["indices"], out["indptr"]), (columns.shape[1], X.shape[1])).toarray()
     return W.astype(np.float64), out["bias"] / (bias or 1.0), out
@@ -305,9 +305,9 @@ def test_the_kernel_stops_when_told():
     timer = threading.Timer(0.5, tell)
     timer.start()
     with pytest.raises(_native.Cancelled):
-        _native.solve_logistic(
+        _native.solve_panels(
             offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64),
-            columns.indices.astype(np.int32), np.ones(3_000, np.float32), 1.0, 1.0, 1e-6, 0.0, 200, 2, token,
+            columns.indices.astype(np.int32), np.ones(3_000, np.float32), 1.0, 1.0, 1e-6, 0.0, 200, False, 2, token,
         )  # fmt: skip
     assert time.perf_counter() - told[0] < 1
 

@@ -17,6 +17,7 @@ from .reference import unit_rows
 ALL = [method_class(name) for name in METHODS]
 #: Settings that give four shards on the data called tiny.
 FOUR_SHARDS = {
+    "label-tree": {"n_trees": 4},
     "fastxml": {"n_trees": 4},
     "pfastrexml": {"n_trees": 3},
     "rxml": {"n_learners": 4},

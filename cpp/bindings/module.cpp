@@ -5,11 +5,12 @@ void register_parallel(nanobind::module_& m);
 void register_text(nanobind::module_& m);
 void register_tfidf(nanobind::module_& m);
 void register_rows(nanobind::module_& m);
+void register_label_tree(nanobind::module_& m);
 void register_linear(nanobind::module_& m);
 void register_newton(nanobind::module_& m);
 void register_pd(nanobind::module_& m);
 void register_ppd(nanobind::module_& m);
-void register_logistic(nanobind::module_& m);
+void register_panel(nanobind::module_& m);
 void register_forest(nanobind::module_& m);
 void register_embedding(nanobind::module_& m);
 }  // namespace umpteen
@@ -23,10 +24,11 @@ NB_MODULE(_native, m) {
   umpteen::register_tfidf(m);
   umpteen::register_rows(m);
   umpteen::register_linear(m);
+  umpteen::register_label_tree(m);
   umpteen::register_newton(m);
   umpteen::register_pd(m);
   umpteen::register_ppd(m);
-  umpteen::register_logistic(m);
+  umpteen::register_panel(m);
   umpteen::register_forest(m);
   umpteen::register_embedding(m);
 }

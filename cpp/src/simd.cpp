@@ -10,7 +10,7 @@ namespace baseline {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
-extern const LogisticKernels kLogisticKernels;
+extern const PanelKernels kPanelKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
@@ -21,7 +21,7 @@ namespace avx2 {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
-extern const LogisticKernels kLogisticKernels;
+extern const PanelKernels kPanelKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
@@ -31,7 +31,7 @@ namespace avx512 {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
 extern const PpdKernels kPpdKernels;
-extern const LogisticKernels kLogisticKernels;
+extern const PanelKernels kPanelKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
 extern const ForestKernels kForestKernels;
@@ -46,7 +46,7 @@ struct Tables {
   const Kernels* scoring;
   const NewtonKernels* newton;
   const PpdKernels* ppd;
-  const LogisticKernels* logistic;
+  const PanelKernels* logistic;
   const L1Kernels<std::uint16_t>* narrow_l1;
   const L1Kernels<std::int32_t>* l1;
   const ForestKernels* forest;
@@ -55,17 +55,17 @@ struct Tables {
 
 std::vector<Tables> runnable() {
   std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels, &baseline::kPpdKernels,
-                             &baseline::kLogisticKernels, &baseline::kNarrowL1Kernels, &baseline::kL1Kernels,
+                             &baseline::kPanelKernels, &baseline::kNarrowL1Kernels, &baseline::kL1Kernels,
                              &baseline::kForestKernels, &baseline::kEmbeddingKernels}};
 #ifdef UMPTEEN_HAS_avx2
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
       __builtin_cpu_supports("f16c")) {
-    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kPpdKernels, &avx2::kLogisticKernels,
+    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kPpdKernels, &avx2::kPanelKernels,
                      &avx2::kNarrowL1Kernels, &avx2::kL1Kernels, &avx2::kForestKernels, &avx2::kEmbeddingKernels});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kPpdKernels, &avx512::kLogisticKernels,
+      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kPpdKernels, &avx512::kPanelKernels,
                        &avx512::kNarrowL1Kernels, &avx512::kL1Kernels, &avx512::kForestKernels,
                        &avx512::kEmbeddingKernels});
   }
@@ -103,7 +103,7 @@ const Tables& tables() {
 const Kernels& kernels() { return *tables().scoring; }
 const NewtonKernels& newton_kernels() { return *tables().newton; }
 const PpdKernels& ppd_kernels() { return *tables().ppd; }
-const LogisticKernels& logistic_kernels() { return *tables().logistic; }
+const PanelKernels& panel_kernels() { return *tables().logistic; }
 template <>
 const L1Kernels<std::uint16_t>& l1_kernels() {
   return *tables().narrow_l1;

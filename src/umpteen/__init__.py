@@ -23,6 +23,7 @@ _HOMES = {
     "Dataset": "umpteen.data.dataset",
     "DiSMEC": "umpteen.methods.dismec",
     "FastXML": "umpteen.methods.fastxml",
+    "LabelTree": "umpteen.methods.label_tree",
     "Metrics": "umpteen.evaluation.metrics",
     "PDSparse": "umpteen.methods.pdsparse",
     "PPDSparse": "umpteen.methods.ppdsparse",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC
     from umpteen.methods.fastxml import FastXML as FastXML
+    from umpteen.methods.label_tree import LabelTree as LabelTree
     from umpteen.methods.pdsparse import PDSparse as PDSparse
     from umpteen.methods.pfastrexml import PfastreXML as PfastreXML
     from umpteen.methods.ppdsparse import PPDSparse as PPDSparse

@@ -75,22 +75,26 @@ struct PpdKernels {
   std::int64_t (*find_in_panel)(const float* panel, std::int64_t n_rows, const float* limits, std::int32_t* out);
 };
 
-/// And for logistic regression, on panels of rows x kPanelLabels; src/simd/logistic.cpp says what each computes.
-struct LogisticKernels {
+/// And for Newton's method on panels of rows x kPanelLabels; src/simd/panel.cpp says what each computes.
+struct PanelLossKernels {
+  void (*weigh_rows)(std::int64_t n_rows, const float* stepped, float C, const float* u, const float* change,
+                     float* curvature, float* out);
+  double (*sum_losses)(std::int64_t n_rows, const float* u);
+  void (*line_derivatives)(std::int64_t n_rows, const float* u, const float* d, const float* t, double* first,
+                           double* second);
+};
+struct PanelKernels {
   void (*exponentials)(const float* x, std::int64_t n, float* out);
   void (*add_panel_rows)(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices,
                          const float* data, const float* factors, float* out);
   void (*add_constants)(std::int64_t n_rows, const float* constant, float* value);
-  void (*weigh_rows)(std::int64_t n_rows, const float* stepped, float C, const float* u, const float* change,
-                     float* curvature, float* out);
   void (*add_up)(std::int64_t n_rows, const float* value, double* sums);
-  double (*sum_losses)(std::int64_t n_rows, const float* u);
-  void (*line_derivatives)(std::int64_t n_rows, const float* u, const float* d, const float* t, double* first,
-                           double* second);
   void (*dot_lanes)(std::int64_t n_rows, const float* a, const float* b, double* sums);
   void (*add_lanes)(std::int64_t n_rows, const float* a, const float* factor, const float* b, float* out);
   void (*combine_lanes)(std::int64_t n_rows, const float* factor_a, const float* a, const float* factor_b,
                         const float* b, float* out);
+  PanelLossKernels logistic;
+  PanelLossKernels squared_hinge;
 };
 
 /// Losses of L1-regularised problems, as a function of the margin m = sign * score.
@@ -185,7 +189,7 @@ struct EmbeddingKernels {
 const Kernels& kernels();
 const NewtonKernels& newton_kernels();
 const PpdKernels& ppd_kernels();
-const LogisticKernels& logistic_kernels();
+const PanelKernels& panel_kernels();
 template <typename Row>
 const L1Kernels<Row>& l1_kernels();  // of std::uint16_t or std::int32_t
 const ForestKernels& forest_kernels();

@@ -19,6 +19,7 @@ METHODS = {
     "rxml": "umpteen.methods.rxml:RXML",
     "sleec": "umpteen.methods.rxml:SLEEC",
     "rxml-global": "umpteen.methods.rxml_global:RXMLGlobal",
+    "label-tree": "umpteen.methods.label_tree:LabelTree",
 }
 
 #: Made of trained models, not trained.

@@ -10,7 +10,7 @@ method (cpp/include/umpteen/newton_svm.hpp), stopped by LIBLINEAR's rule, or, mo
 the dual without its L1 term, stopped by the duality gap. Then weights smaller than `prune` are dropped.
 
 With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) and all else the same
-(cpp/include/umpteen/newton_logistic.hpp).
+(cpp/include/umpteen/newton_panel.hpp).
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class DiSMEC(OneVsRest):
             )
             return LabelWeights(sp.csr_matrix(solved["weights"], shape), solved["bias"])
         rows_of = data.rows_of[:, labels]
-        solve = _native.solve_logistic if self.loss == "logistic" else _native.solve_svms
-        l1 = {} if self.loss == "logistic" else {"l1": self.penalty == "l1"}
+        solve = _native.solve_panels if self.loss == "logistic" else _native.solve_svms
+        kind = {"squared_hinge": False} if self.loss == "logistic" else {"l1": self.penalty == "l1"}
         solved = solve(
             offsets(data.X),
             data.X.indices,
@@ -207,7 +207,7 @@ class DiSMEC(OneVsRest):
             eps=float(self.eps),
             prune=float(self.prune),
             max_rounds=int(self.max_rounds),
-            **l1,
+            **kind,
             threads=resources.threads,
             token=resources.token,
         )

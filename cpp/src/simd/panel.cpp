@@ -1,4 +1,4 @@
-// The innermost loops of logistic regression on panels: kPanelLabels labels side by side, lanes innermost. Every
+// The innermost loops of Newton's method on panels: kPanelLabels labels side by side, lanes innermost. Every
 // lane sees the same operations in the same order, so what it computes does not depend on its neighbours. Compiled
 // once per instruction set; the loops over lanes are written for the compiler to vectorise.
 #include "lanes.hpp"
@@ -10,7 +10,18 @@ namespace {
 constexpr int kLanes = kPanelLabels;
 constexpr std::int64_t kRowsPerSum = 256;  // float32 sums this short lose a few units in the last place at most
 
-inline float sigmoid(float u) { return 1.0F / (1.0F + exponential(-u)); }
+/// A loss of u = -(margin): its value, and its first and second derivative.
+struct Logistic {
+  static float value(float u) { return softplus(u); }
+  static float slope(float u) { return 1.0F / (1.0F + exponential(-u)); }
+  static float bend(float, float slope) { return slope * (1.0F - slope); }
+};
+
+struct SquaredHinge {
+  static float value(float u) { return u > -1.0F ? (1.0F + u) * (1.0F + u) : 0.0F; }
+  static float slope(float u) { return u > -1.0F ? 2.0F * (1.0F + u) : 0.0F; }
+  static float bend(float u, float) { return u > -1.0F ? 2.0F : 0.0F; }
+};
 
 void exponentials(const float* x, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = exponential(x[i]);
@@ -42,16 +53,17 @@ void add_constants(std::int64_t n_rows, const float* constant, float* value) {
   }
 }
 
-/// Where stepped[lane] > 0, the loss's derivatives by u: out = -C sigma, and curvature = C sigma (1 - sigma). In the
-/// other lanes out = curvature * change.
+/// Where stepped[lane] > 0, the loss's derivatives by u: out = -C times the first, and curvature = C times the
+/// second. In the other lanes out = curvature * change.
+template <typename Loss>
 void weigh_rows(std::int64_t n_rows, const float* stepped, float C, const float* u, const float* change,
                 float* curvature, float* out) {
   for (std::int64_t row = 0; row < n_rows; ++row)
     for (int j = 0; j < kLanes; ++j) {
       const std::int64_t i = row * kLanes + j;
       const bool step = stepped[j] > 0;
-      const float s = sigmoid(u[i]);
-      const float bend = step ? C * s * (1.0F - s) : curvature[i];
+      const float s = Loss::slope(u[i]);
+      const float bend = step ? C * Loss::bend(u[i], s) : curvature[i];
       out[i] = step ? -C * s : bend * change[i];
       curvature[i] = bend;
     }
@@ -68,7 +80,8 @@ void add_up(std::int64_t n_rows, const float* value, double* sums) {
   }
 }
 
-/// First and second derivative at t[lane] of the sum over the rows of log(1 + e^(u + t d)).
+/// First and second derivative at t[lane] of the sum over the rows of loss(u + t d).
+template <typename Loss>
 void line_derivatives(std::int64_t n_rows, const float* u, const float* d, const float* t, double* first,
                       double* second) {
   for (std::int64_t begin = 0; begin < n_rows; begin += kRowsPerSum) {
@@ -78,24 +91,25 @@ void line_derivatives(std::int64_t n_rows, const float* u, const float* d, const
     for (std::int64_t row = begin; row < end; ++row)
       for (int j = 0; j < kLanes; ++j) {
         const float slope = d[row * kLanes + j];
-        const float s = sigmoid(multiply_add(t[j], slope, u[row * kLanes + j]));
-        const float rise = s * slope;
-        part1[j] += rise;
-        part2[j] += rise * (1.0F - s) * slope;
+        const float there = multiply_add(t[j], slope, u[row * kLanes + j]);
+        const float s = Loss::slope(there);
+        part1[j] += s * slope;
+        part2[j] += Loss::bend(there, s) * slope * slope;
       }
     for (int j = 0; j < kLanes; ++j) first[j] += part1[j];
     for (int j = 0; j < kLanes; ++j) second[j] += part2[j];
   }
 }
 
-/// The sum over the rows of log(1 + e^u) in one lane; u points at its first cell.
+/// The sum over the rows of loss(u) in one lane; u points at its first cell.
+template <typename Loss>
 double sum_losses(std::int64_t n_rows, const float* u) {
   double total = 0;
   for (std::int64_t begin = 0; begin < n_rows; begin += kRowsPerSum) {
     const std::int64_t n = begin + kRowsPerSum < n_rows ? kRowsPerSum : n_rows - begin;
     float loss[kRowsPerSum];
     for (std::int64_t i = 0; i < n; ++i) loss[i] = u[(begin + i) * kLanes];
-    for (std::int64_t i = 0; i < n; ++i) loss[i] = softplus(loss[i]);
+    for (std::int64_t i = 0; i < n; ++i) loss[i] = Loss::value(loss[i]);
     for (std::int64_t i = 0; i < n; ++i) total += loss[i];
   }
   return total;
@@ -141,8 +155,17 @@ void combine_lanes(std::int64_t n_rows, const float* factor_a, const float* a, c
 
 }  // namespace
 
-extern const LogisticKernels kLogisticKernels;
-const LogisticKernels kLogisticKernels{exponentials, add_panel_rows,   add_constants, weigh_rows, add_up,
-                                       sum_losses,   line_derivatives, dot_lanes,     add_lanes,  combine_lanes};
+extern const PanelKernels kPanelKernels;
+const PanelKernels kPanelKernels{
+    exponentials,
+    add_panel_rows,
+    add_constants,
+    add_up,
+    dot_lanes,
+    add_lanes,
+    combine_lanes,
+    {weigh_rows<Logistic>, sum_losses<Logistic>, line_derivatives<Logistic>},
+    {weigh_rows<SquaredHinge>, sum_losses<SquaredHinge>, line_derivatives<SquaredHinge>},
+};
 
 }  // namespace umpteen::UMPTEEN_ISA

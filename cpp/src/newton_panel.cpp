@@ -1,4 +1,4 @@
-#include "umpteen/newton_logistic.hpp"
+#include "umpteen/newton_panel.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,8 +21,21 @@ using LaneDoubles = std::array<double, kLanes>;
 
 constexpr std::int64_t kRowsPerBlock = 64;  // of a pass over X, so that what is between two kernels stays in cache
 
-double sigmoid(double u) { return 1 / (1 + std::exp(-u)); }
-double softplus(double u) { return std::max(u, 0.0) + std::log1p(std::exp(-std::abs(u))); }
+/// A loss of u = -s (w.x + b bias), and its derivatives.
+struct LossAt {
+  double value;
+  double slope;
+  double bend;
+};
+
+LossAt loss_at(PanelLoss loss, double u) {
+  if (loss == PanelLoss::kSquaredHinge) {
+    const double m = std::max(0.0, 1 + u);
+    return {m * m, 2 * m, m > 0 ? 2.0 : 0.0};
+  }
+  const double s = 1 / (1 + std::exp(-u));
+  return {std::max(u, 0.0) + std::log1p(std::exp(-std::abs(u))), s, s * (1 - s)};
+}
 
 /// The labels that are left, most rows first, and the sum of all rows.
 struct Shared {
@@ -67,8 +80,10 @@ struct Lane {
 /// direction, or hardly rises: it falls from step to step.
 class PanelSolver {
  public:
-  PanelSolver(const SvmProblem& problem, Shared& shared, Control& control, int worker, SvmSolution* solutions)
+  PanelSolver(const SvmProblem& problem, PanelLoss loss, Shared& shared, Control& control, int worker,
+              SvmSolution* solutions)
       : problem_(problem),
+        loss_(loss),
         X_(problem.X),
         shared_(shared),
         control_(control),
@@ -154,7 +169,7 @@ class PanelSolver {
     for (int i = 0; i < kMostTries; ++i) {
       LaneDoubles first{};
       LaneDoubles second{};
-      kernels_.line_derivatives(X_.n_rows, u_.data(), change_.data(), t.data(), first.data(), second.data());
+      of_loss_.line_derivatives(X_.n_rows, u_.data(), change_.data(), t.data(), first.data(), second.data());
       control_.check_in(worker_);
       any = false;
       for (int k = 0; k < kLanes; ++k) {
@@ -189,9 +204,9 @@ class PanelSolver {
     if (lane.cost == 1) return;
     for (std::int64_t r = 0; r < lane.n_positive; ++r) {
       const double d = change_[at(lane.positives[r], j)];
-      const double s = sigmoid(u_[at(lane.positives[r], j)] + t * d);
-      first += (lane.cost - 1) * s * d;
-      second += (lane.cost - 1) * s * (1 - s) * d * d;
+      const LossAt there = loss_at(loss_, u_[at(lane.positives[r], j)] + t * d);
+      first += (lane.cost - 1) * there.slope * d;
+      second += (lane.cost - 1) * there.bend * d * d;
     }
   }
 
@@ -211,7 +226,7 @@ class PanelSolver {
     const auto C = static_cast<float>(problem_.C);
     for_each_block([&](std::int64_t begin, std::int64_t n) {
       const std::size_t first = at(begin, 0);
-      kernels_.weigh_rows(n, stepped.data(), C, u_.data() + first, change_.data() + first, curvature_.data() + first,
+      of_loss_.weigh_rows(n, stepped.data(), C, u_.data() + first, change_.data() + first, curvature_.data() + first,
                           block_.data());
       pass_positives(begin + n, [&](std::int64_t row, int j) {
         const auto cost = static_cast<float>(lanes_[size(j)].cost);
@@ -316,19 +331,21 @@ class PanelSolver {
     const auto n_negative = static_cast<double>(X_.n_rows - lane.n_positive);
     const auto b = static_cast<float>(best_constant(lane.cost * n_positive, n_negative));
     const float u = b * bias_;
-    const double s_positive = lane.cost * sigmoid(-u);
-    const double s_negative = sigmoid(u);
+    const LossAt positive = loss_at(loss_, -u);
+    const LossAt negative = loss_at(loss_, u);
+    const double s_positive = lane.cost * positive.slope;
+    const double s_negative = negative.slope;
     for (std::int64_t i = 0; i < X_.n_rows; ++i) {
       u_[at(i, j)] = u;
-      curvature_[at(i, j)] = static_cast<float>(problem_.C * s_negative * sigmoid(-u));
+      curvature_[at(i, j)] = static_cast<float>(problem_.C * negative.bend);
     }
     for (std::int64_t r = 0; r < lane.n_positive; ++r) {
       u_[at(lane.positives[r], j)] = -u;
-      curvature_[at(lane.positives[r], j)] = static_cast<float>(problem_.C * s_positive * sigmoid(u));
+      curvature_[at(lane.positives[r], j)] = static_cast<float>(problem_.C * lane.cost * positive.bend);
     }
 
     // With P and T the sums of the label's rows and of all: minus the gradient is C (s+ P - s- (T - P)) - (0, b), and
-    // at zero C/2 (cost P - (T - P)).
+    // at zero C s0 (cost P - (T - P)).
     for (std::int64_t f = 0; f <= X_.n_cols; ++f) product_[at(f, j)] = 0;
     for (std::int64_t r = 0; r < lane.n_positive; ++r) {
       const std::int64_t row = lane.positives[r];
@@ -336,9 +353,10 @@ class PanelSolver {
     }
     double here = 0;
     double at_zero = 0;
-    const auto set = [&](std::int64_t f, double positive, double total, double weight) {
-      const double zero = problem_.C / 2 * ((lane.cost + 1) * positive - total);
-      const double descent = problem_.C * ((s_positive + s_negative) * positive - s_negative * total) - weight;
+    const double s_zero = loss_at(loss_, 0).slope;
+    const auto set = [&](std::int64_t f, double own, double total, double weight) {
+      const double zero = problem_.C * s_zero * ((lane.cost + 1) * own - total);
+      const double descent = problem_.C * ((s_positive + s_negative) * own - s_negative * total) - weight;
       at_zero += zero * zero;
       here += descent * descent;
       weights_[at(f, j)] = static_cast<float>(weight);
@@ -351,19 +369,61 @@ class PanelSolver {
                 std::sqrt(at_zero);
     lane.length = std::sqrt(here);
     lane.rho = here;
+    if (loss_ == PanelLoss::kSquaredHinge && !is_done(lane)) aim(j);
   }
 
-  /// Where 1/2 b^2 + C (positive log(1 + e^(-b bias)) + negative log(1 + e^(b bias))) is least.
+  /// The first step of a support vector machine, in place of a direction by conjugate gradients: from 0 towards the
+  /// combination of the mean of the label's rows, which is to score 1, and that of all rows, which is to be beyond
+  /// the negatives' margin. It spares a sixth of all steps. product_ has the sum of the label's rows.
+  void aim(int j) {
+    Lane& lane = lanes_[size(j)];
+    const double own = 1 / static_cast<double>(lane.n_positive);
+    const double share = 1 / static_cast<double>(X_.n_rows);
+    const double b2 = problem_.bias * problem_.bias;
+    double pp = b2;
+    double pg = b2;
+    double gg = b2;
+    for (std::int64_t f = 0; f < X_.n_cols; ++f) {
+      const double p = product_[at(f, j)] * own;
+      const double g = shared_.total[size(f)] * share;
+      pp += p * p;
+      pg += p * g;
+      gg += g * g;
+    }
+    // Means that are nearly parallel would need huge factors of opposite signs.
+    const double det = pp * gg - pg * pg;
+    if (det <= 1e-2 * pp * gg) return;
+    constexpr double kFar = -2;
+    const double u = (gg - kFar * pg) / det;
+    const double v = (kFar * pp - pg) / det;
+    // Downhill, since at 0 the gradient is 2 C (n g - n+ (cost + 1) p)?
+    const double n = static_cast<double>(X_.n_rows);
+    const double a = static_cast<double>(lane.n_positive) * (lane.cost + 1);
+    if (n * (u * pg + v * gg) - a * (u * pp + v * pg) >= 0) return;
+    for (std::int64_t f = 0; f < X_.n_cols; ++f) {
+      weights_[at(f, j)] = 0;
+      search_[at(f, j)] = static_cast<float>(u * product_[at(f, j)] * own + v * shared_.total[size(f)] * share);
+    }
+    weights_[at(bias_row(), j)] = 0;
+    search_[at(bias_row(), j)] = static_cast<float>((u + v) * problem_.bias);
+    for (std::int64_t i = 0; i < X_.n_rows; ++i) u_[at(i, j)] = 0;
+    lane.stage = Stage::kStep;
+  }
+
+  /// Where 1/2 b^2 + C (positive loss(-b bias) + negative loss(b bias)) is least.
   double best_constant(double positive, double negative) const {
     if (problem_.bias == 0) return 0;
-    // The derivative rises, and without the regulariser it would be 0 at the log odds, which may be infinite.
+    // The derivative rises, and without the regulariser its zero may be infinite: with logistic loss, the log odds.
     double low = -1e3 / problem_.bias;
     double high = -low;
     double b = 0;
     for (int i = 0; i < 100 && high - low > 1e-9 * (1 + std::abs(b)); ++i) {
-      const double s = sigmoid(b * problem_.bias);
-      const double slope = b + problem_.C * problem_.bias * (negative * s - positive * (1 - s));
-      const double bend = 1 + problem_.C * problem_.bias * problem_.bias * (negative + positive) * s * (1 - s);
+      const LossAt of_negatives = loss_at(loss_, b * problem_.bias);
+      const LossAt of_positives = loss_at(loss_, -b * problem_.bias);
+      const double slope =
+          b + problem_.C * problem_.bias * (negative * of_negatives.slope - positive * of_positives.slope);
+      const double bend = 1 + problem_.C * problem_.bias * problem_.bias *
+                                  (negative * of_negatives.bend + positive * of_positives.bend);
       (slope > 0 ? high : low) = b;
       const double newton = b - slope / bend;
       if (std::abs(newton - b) <= 1e-9 * (1 + std::abs(b))) break;
@@ -379,10 +439,10 @@ class PanelSolver {
     solution.gradient = lane.stop > 0 ? lane.length / lane.stop : 0;
     solution.active_rows = X_.n_rows * solution.gradients;
     solution.checked_rows = X_.n_rows * solution.newton_steps;
-    double loss = kernels_.sum_losses(X_.n_rows, u_.data() + j);
+    double loss = of_loss_.sum_losses(X_.n_rows, u_.data() + j);
     if (lane.cost != 1)
       for (std::int64_t r = 0; r < lane.n_positive; ++r)
-        loss += (lane.cost - 1) * softplus(u_[at(lane.positives[r], j)]);
+        loss += (lane.cost - 1) * loss_at(loss_, u_[at(lane.positives[r], j)]).value;
     double squared = 0;
     for (std::int64_t f = 0; f <= X_.n_cols; ++f) {
       const float w = weights_[at(f, j)];
@@ -396,6 +456,7 @@ class PanelSolver {
   }
 
   const SvmProblem& problem_;
+  const PanelLoss loss_;
   const CsrView& X_;
   Shared& shared_;
   Control& control_;
@@ -403,26 +464,34 @@ class PanelSolver {
   SvmSolution* const solutions_;
   const float bias_;
   const NewtonKernels& newton_ = newton_kernels();
-  const LogisticKernels& kernels_ = logistic_kernels();
+  const PanelKernels& kernels_ = panel_kernels();
+  const PanelLossKernels& of_loss_ = loss_ == PanelLoss::kLogistic ? kernels_.logistic : kernels_.squared_hinge;
 
   std::array<Lane, kLanes> lanes_;
   // n_features + 1 rows, the bias's last: w, and conjugate gradients' vectors
   Floats weights_, direction_, residual_, search_, product_;
-  // n_rows rows: the loss is log(1 + e^u), u = -s (w.x + b bias); how it changes; the loss's second derivative
+  // n_rows rows: u = -s (w.x + b bias), of which the loss is; how it changes; the loss's second derivative
   Floats u_, change_, curvature_;
   Floats block_;
 };
 
 }  // namespace
 
-std::vector<SvmSolution> solve_logistic(const SvmProblem& problem, int threads, Control& control) {
+std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control) {
   std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
   Shared shared(problem);
   const std::int64_t n_panels = (static_cast<std::int64_t>(shared.order.size()) + kLanes - 1) / kLanes;
   // Each takes labels until none is left.
   parallel_for(clamp_threads(n_panels, threads), threads, control, [&](std::int64_t, int worker) {
-    PanelSolver(problem, shared, control, worker, solutions.data()).solve();
+    PanelSolver(problem, loss, shared, control, worker, solutions.data()).solve();
   });
+  return solutions;
+}
+
+std::vector<SvmSolution> solve_panels_here(const SvmProblem& problem, PanelLoss loss, Control& control, int worker) {
+  std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
+  Shared shared(problem);
+  PanelSolver(problem, loss, shared, control, worker, solutions.data()).solve();
   return solutions;
 }
 

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include "local_rows.hpp"
+#include "umpteen/aligned.hpp"
+#include "umpteen/half.hpp"
+#include "umpteen/label_tree.hpp"
+#include "umpteen/newton_panel.hpp"
+#include "umpteen/simd.hpp"
+
+namespace umpteen {
+
+namespace {
+
+std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// Solves nodes one after the other; what it has allocated stays from node to node.
+class NodeSolver {
+ public:
+  explicit NodeSolver(const NodeProblem& problem)
+      : problem_(problem), local_(problem.X), place_(size(problem.X.n_rows), -1) {}
+
+  /// Solves with `solve`, which takes an SvmProblem.
+  template <typename Solve>
+  NodeWeights solve(std::int64_t node, const Solve& solve) {
+    find_rows(node);
+    local_.gather(rows_.data(), static_cast<std::int64_t>(rows_.size()));
+    costs_.assign(positive_ptr_.size() - 1, 1.0F);
+    SvmProblem svm{};
+    svm.X = local_.view();
+    svm.label_indptr = positive_ptr_.data();
+    svm.label_rows = positives_.data();
+    svm.positive_cost = costs_.data();
+    svm.n_labels = static_cast<std::int64_t>(costs_.size());
+    svm.C = problem_.C;
+    svm.bias = problem_.bias;
+    svm.eps = problem_.eps;
+    svm.prune = problem_.prune;
+    svm.max_rounds = problem_.max_rounds;
+    const std::vector<SvmSolution> solutions = solve(svm);
+    NodeWeights out = pack(solutions);
+    if (problem_.near < std::numeric_limits<float>::infinity()) find_near(solutions, out);
+    return out;
+  }
+
+ private:
+  /// The rows of each child, then those of the node, by which the former are numbered.
+  void find_rows(std::int64_t node) {
+    positives_.clear();
+    positive_ptr_.assign(1, 0);
+    for (std::int64_t c = problem_.child_ptr[node]; c < problem_.child_ptr[node + 1]; ++c) {
+      const auto first = static_cast<std::ptrdiff_t>(positives_.size());
+      for (std::int64_t at = problem_.child_begin[c]; at < problem_.child_end[c]; ++at) {
+        const std::int32_t label = problem_.order[at];
+        positives_.insert(positives_.end(), problem_.label_rows + problem_.label_indptr[label],
+                          problem_.label_rows + problem_.label_indptr[label + 1]);
+      }
+      if (problem_.child_end[c] - problem_.child_begin[c] > 1) {
+        std::sort(positives_.begin() + first, positives_.end());
+        positives_.erase(std::unique(positives_.begin() + first, positives_.end()), positives_.end());
+      }
+      positive_ptr_.push_back(static_cast<std::int64_t>(positives_.size()));
+    }
+    rows_ = positives_;
+    if (problem_.extra_ptr != nullptr)
+      rows_.insert(rows_.end(), problem_.extra_rows + problem_.extra_ptr[node],
+                   problem_.extra_rows + problem_.extra_ptr[node + 1]);
+    std::sort(rows_.begin(), rows_.end());
+    rows_.erase(std::unique(rows_.begin(), rows_.end()), rows_.end());
+    for (std::size_t r = 0; r < rows_.size(); ++r) place_[size(rows_[r])] = static_cast<std::int32_t>(r);
+    for (std::int32_t& row : positives_) row = place_[size(row)];
+  }
+
+  /// Feature by feature, over the features that are left.
+  NodeWeights pack(const std::vector<SvmSolution>& solutions) {
+    NodeWeights out;
+    counts_.assign(local_.features().size(), 0);
+    float largest = 0;
+    for (std::size_t c = 0; c < solutions.size(); ++c) {
+      const SvmSolution& s = solutions[c];
+      for (const std::int32_t f : s.features) ++counts_[size(f)];
+      for (const float w : s.weights) largest = std::max(largest, std::abs(w));
+      const bool trained = positive_ptr_[c + 1] > positive_ptr_[c];
+      out.bias.push_back(trained ? s.bias : -std::numeric_limits<float>::infinity());
+      out.objective.push_back(s.objective);
+      out.gradient.push_back(s.gradient);
+    }
+    if (!std::isfinite(largest))
+      throw std::overflow_error("weights must be finite; are values of X close to the largest 32-bit float?");
+    if (largest > 0) out.scale = std::ldexp(1.0F, std::ilogb(largest) - 14);  // just below the largest float16
+
+    out.indptr.assign(1, 0);
+    for (std::size_t f = 0; f < counts_.size(); ++f) {
+      if (counts_[f] == 0) continue;
+      out.features.push_back(local_.features()[f]);
+      const std::uint32_t begin = out.indptr.back();
+      out.indptr.push_back(begin + counts_[f]);
+      counts_[f] = begin;  // from here on: where its next weight goes
+    }
+    const std::int64_t nnz = out.indptr.back();
+    children_.resize(size(nnz));
+    out.weights.resize(size(nnz));
+    for (std::size_t c = 0; c < solutions.size(); ++c)
+      for (std::size_t i = 0; i < solutions[c].features.size(); ++i) {
+        const std::size_t at = counts_[size(solutions[c].features[i])]++;
+        children_[at] = static_cast<std::int32_t>(c);
+        out.weights[at] = float_to_half(solutions[c].weights[i] / out.scale);
+      }
+    const auto n_features = static_cast<std::int64_t>(out.features.size());
+    const auto n_children = static_cast<std::int64_t>(solutions.size());
+    out.position_ptr.resize(size(n_features) + 1);
+    out.positions.resize(size(count_positions(n_features, n_children, out.indptr.data())));
+    pack_positions(n_features, n_children, out.indptr.data(), children_.data(), out.position_ptr.data(),
+                   out.positions.data());
+    return out;
+  }
+
+  /// The node's rows that a child's classifier takes for its own, or nearly so, though they are not.
+  void find_near(const std::vector<SvmSolution>& solutions, NodeWeights& out) {
+    const CsrView X = local_.view();
+    const auto n_children = static_cast<std::int64_t>(solutions.size());
+    panel_.assign(size(X.n_cols) * kPanelLabels, 0.0F);
+    scores_.resize(size(X.n_rows) * kPanelLabels);
+    for (std::int64_t first = 0; first < n_children; first += kPanelLabels) {
+      const std::int64_t n = std::min<std::int64_t>(kPanelLabels, n_children - first);
+      const auto put = [&](bool zero) {
+        for (std::int64_t lane = 0; lane < n; ++lane) {
+          const SvmSolution& s = solutions[size(first + lane)];
+          for (std::size_t i = 0; i < s.features.size(); ++i)
+            panel_[size(s.features[i] * std::int64_t{kPanelLabels} + lane)] = zero ? 0.0F : s.weights[i];
+        }
+      };
+      put(false);
+      kernels_.multiply_panel(X.n_rows, X.indptr, X.indices, X.data, panel_.data(), scores_.data());
+      put(true);
+      for (std::int64_t lane = 0; lane < n; ++lane) {
+        const std::size_t child = size(first + lane);
+        const float above = problem_.near - solutions[child].bias;
+        const std::size_t before = out.near_rows.size();
+        std::int64_t r = positive_ptr_[child];
+        for (std::int64_t row = 0; row < X.n_rows && positive_ptr_[child] < positive_ptr_[child + 1]; ++row) {
+          while (r < positive_ptr_[child + 1] && positives_[size(r)] < row) ++r;
+          const bool own = r < positive_ptr_[child + 1] && positives_[size(r)] == row;
+          if (!own && scores_[size(row * kPanelLabels + lane)] > above) out.near_rows.push_back(rows_[size(row)]);
+        }
+        out.near_counts.push_back(static_cast<std::int64_t>(out.near_rows.size() - before));
+      }
+    }
+  }
+
+  const NodeProblem& problem_;
+  LocalRows local_;
+  const NewtonKernels& kernels_ = newton_kernels();
+  AlignedVector<float> panel_, scores_;
+  std::vector<std::int32_t> place_;  // by row: its number in the node at hand
+  std::vector<std::int32_t> rows_, positives_, children_;
+  std::vector<std::int64_t> positive_ptr_;
+  std::vector<float> costs_;
+  std::vector<std::uint32_t> counts_;
+};
+
+/// About how much work a node is: entries of its children's rows, once for each panel of children.
+std::vector<double> weigh_nodes(const NodeProblem& problem) {
+  std::vector<double> costs(size(problem.n_nodes));
+  for (std::int64_t n = 0; n < problem.n_nodes; ++n) {
+    std::int64_t rows = problem.extra_ptr == nullptr ? 0 : problem.extra_ptr[n + 1] - problem.extra_ptr[n];
+    for (std::int64_t c = problem.child_ptr[n]; c < problem.child_ptr[n + 1]; ++c)
+      for (std::int64_t at = problem.child_begin[c]; at < problem.child_end[c]; ++at)
+        rows += problem.label_indptr[problem.order[at] + 1] - problem.label_indptr[problem.order[at]];
+    costs[size(n)] = static_cast<double>(rows * (problem.child_ptr[n + 1] - problem.child_ptr[n] + 8));
+  }
+  return costs;
+}
+
+}  // namespace
+
+std::vector<NodeWeights> solve_nodes(const NodeProblem& problem, int threads, Control& control) {
+  std::vector<NodeWeights> out(size(problem.n_nodes));
+  const std::vector<double> costs = weigh_nodes(problem);
+  const double fair = std::accumulate(costs.begin(), costs.end(), 0.0) / (2.0 * threads);
+  std::vector<std::int64_t> order(size(problem.n_nodes));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int64_t a, std::int64_t b) { return costs[size(a)] > costs[size(b)]; });
+  // Nodes that are too large for one thread share all of them; the others each have one.
+  std::size_t n_large = 0;
+  std::vector<std::unique_ptr<NodeSolver>> solvers(size(std::max(threads, 1)));
+  for (; threads > 1 && n_large < order.size() && costs[size(order[n_large])] > fair; ++n_large) {
+    if (!solvers[0]) solvers[0] = std::make_unique<NodeSolver>(problem);
+    out[size(order[n_large])] = solvers[0]->solve(order[n_large], [&](const SvmProblem& svm) {
+      return solve_panels(svm, PanelLoss::kSquaredHinge, threads, control);
+    });
+  }
+  const auto n_small = static_cast<std::int64_t>(order.size() - n_large);
+  parallel_for(n_small, threads, control, [&](std::int64_t item, int worker) {
+    auto& solver = solvers[size(worker)];
+    if (!solver) solver = std::make_unique<NodeSolver>(problem);
+    const std::int64_t node = order[n_large + size(item)];
+    out[size(node)] = solver->solve(node, [&](const SvmProblem& svm) {
+      return solve_panels_here(svm, PanelLoss::kSquaredHinge, control, worker);
+    });
+    control.check_in(worker);
+  });
+  return out;
+}
+
+}  // namespace umpteen

@@ -1,0 +1,249 @@
+"""Label trees: inner nodes tell their children apart, the last ones labels.
+
+A part is some nodes of one tree: its top, or one or more of its subtrees. The nodes of a tree are numbered through
+its parts, children behind their parent. A node is a small linear model (models/linear.py) of one weight vector per
+child, over those features alone that it has weights for: a row meets few nodes, and of their features few. The arrays
+of a part hold its nodes one behind the other; cpp/include/umpteen/label_tree.hpp says how they are searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from umpteen import _native
+from umpteen.data.matrix import Csr
+from umpteen.errors import ModelCorruptError
+from umpteen.models.explanation import Explanation
+from umpteen.models.linear import LinearShard
+from umpteen.models.model import allow_labels, rank_labels
+from umpteen.models.store import Part
+
+
+@dataclass(frozen=True, eq=False)
+class TreePart:
+    """Some nodes of a tree, as they lie in their files."""
+
+    child_ptr: NDArray[np.int64]  # n_nodes + 1
+    children: NDArray[np.int32]  # labels, or ~node
+    feature_ptr: NDArray[np.int64]  # n_nodes + 1
+    features: NDArray[np.int32]  # of each node, rising
+    indptr: NDArray[np.uint32]  # one more per node than it has features; within the node
+    position_ptr: NDArray[np.uint32]  # likewise
+    position_start: NDArray[np.int64]  # n_nodes + 1
+    positions: NDArray[np.uint16]
+    weight_start: NDArray[np.int64]  # n_nodes + 1
+    weights: NDArray[np.float16]  # and some padding
+    bias: NDArray[np.float32]  # by child
+    scale: NDArray[np.float32]  # n_nodes
+    begins_tree: bool  # whether the first node is a root
+
+    @classmethod
+    def from_part(cls, part: Part) -> TreePart:
+        missing = set(_ARRAYS) - part.arrays.keys()
+        begins = part.scalars.get("begins_tree")
+        if missing or not isinstance(begins, bool):
+            raise ModelCorruptError(
+                f"a part of a label tree needs its arrays and begins_tree ({sorted(missing)}, {begins})"
+            )
+        return cls(**{name: part.arrays[name] for name in _ARRAYS}, begins_tree=begins)
+
+    def to_part(self) -> Part:
+        return Part({name: getattr(self, name) for name in _ARRAYS}, {"begins_tree": self.begins_tree})
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.scale)
+
+    @property
+    def nnz(self) -> int:
+        """How many weights are stored."""
+        return int(self.weight_start[-1])
+
+    def children_of(self, node: int) -> NDArray[np.int32]:
+        return self.children[self.child_ptr[node] : self.child_ptr[node + 1]]
+
+    def node(self, node: int) -> tuple[NDArray[np.int32], LinearShard]:
+        """A node's features and its weights over them."""
+        first, last = int(self.feature_ptr[node]), int(self.feature_ptr[node + 1])
+        weights = self.weights[self.weight_start[node] : self.weight_start[node + 1]]
+        shard = LinearShard(
+            indptr=self.indptr[first + node : last + node + 1],
+            position_ptr=self.position_ptr[first + node : last + node + 1],
+            positions=self.positions[self.position_start[node] : self.position_start[node + 1]],
+            weights=np.concatenate([weights, np.zeros(_native.WEIGHT_PADDING, weights.dtype)]),
+            bias=self.bias[self.child_ptr[node] : self.child_ptr[node + 1]],
+            label_ids=np.arange(self.child_ptr[node + 1] - self.child_ptr[node], dtype=np.int32),
+            scale=float(self.scale[node]),
+        )
+        return self.features[first:last], shard
+
+
+_ARRAYS = tuple(field.name for field in fields(TreePart) if field.name != "begins_tree")
+
+
+class LabelTreeModel:
+    """Beam search over label trees.
+
+    Parameters
+    ----------
+    parts
+        Tree by tree, the part with the root first.
+    n_features, n_labels
+        The model's shape. Labels in no tree are never ranked.
+    beam
+        How many nodes of a level are followed.
+    """
+
+    family = "label tree"
+
+    def __init__(self, parts: Iterable[TreePart], n_features: int, n_labels: int, beam: int = 10) -> None:
+        self.parts = list(parts)
+        self.n_features = n_features
+        self.n_labels = n_labels
+        self.beam = beam
+        self._scorer = _native.LabelTreeScorer(n_features, n_labels)
+        try:
+            for part in self.parts:
+                self._scorer.add_part(part.begins_tree, *(getattr(part, name) for name in _ARRAYS))
+            self._scorer.finish()
+        except (ValueError, TypeError) as error:
+            raise ModelCorruptError(f"a label tree is not usable: {str(error).splitlines()[0]}") from error
+
+    def __reduce__(self) -> Any:
+        # Pickle for process pools and copies; models on disk are directories without it.
+        return LabelTreeModel, (self.parts, self.n_features, self.n_labels, self.beam)
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
+        return cls([TreePart.from_part(part) for part in parts], n_features, n_labels)
+
+    def to_parts(self) -> list[Part]:
+        return [part.to_part() for part in self.parts]
+
+    @property
+    def nnz(self) -> int:
+        return sum(part.nnz for part in self.parts)
+
+    @property
+    def n_nodes(self) -> int:
+        return sum(part.n_nodes for part in self.parts)
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for `umpteen inspect`."""
+        depths = [depth for tree in self._trees for depth in tree.label_depths()]
+        return {
+            "trees": sum(part.begins_tree for part in self.parts),
+            "nodes": self.n_nodes,
+            "weights": self.nnz,
+            "mean_depth": round(float(np.mean(depths)), 2) if depths else 0.0,
+        }
+
+    def predict_topk(
+        self,
+        X: Csr,
+        top_k: int = 5,
+        *,
+        exclude: ArrayLike | None = None,
+        include: ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The best labels of each row among those the beam reaches, best first; ties go to the lower label id.
+
+        Parameters
+        ----------
+        X : CSR float32, n_rows x n_features
+            Already preprocessed.
+        exclude, include : label ids, optional
+            Labels that must not be, or alone may be, ranked; the beam then follows only nodes that have others.
+
+        Returns
+        -------
+        labels : int32, n_rows x top_k
+            Padded with -1 where fewer labels can be ranked.
+        scores : float32, n_rows x top_k
+            Padded with -inf.
+        """
+        allowed = allow_labels(exclude, include, self.n_labels)
+        mask = None if allowed is None else allowed.astype(np.uint8)
+        return rank_labels(_Search(self._scorer, self.beam), X, top_k, self.n_labels, threads, mask)
+
+    def explain(self, x: Csr, label: int) -> Explanation:
+        """What spoke for and against the label along its path, whether or not the beam came there.
+
+        In each tree the contributions are those to the margins of the nodes on the way, the label's own last, summed
+        up; in a forest their mean. `base` is that of the biases. The score is not this sum but falls with how much
+        each margin lacks to 1; `votes` has the path of each tree with its margins.
+        """
+        dense = np.zeros(self.n_features + 1)
+        dense[x.indices] = x.data
+        totals, base, votes = np.zeros(self.n_features), 0.0, []
+        trees = [(number, tree) for number, tree in enumerate(self._trees) if label in tree.parent_of_label]
+        for number, tree in trees:
+            path = []
+            for part, node, position in tree.path_to(label):
+                features, shard = part.node(node)
+                weights = shard.weights_of(position, np.arange(len(features), dtype=np.int32))
+                shares = weights.astype(np.float64) * dense[features]
+                totals[features] += shares / len(trees)
+                base += float(shard.bias[position]) / len(trees)
+                path.append({"child": position, "margin": float(shard.bias[position]) + float(shares.sum())})
+            votes.append({"tree": number, "path": path, "score": -sum(max(0.0, 1 - s["margin"]) ** 3 for s in path)})
+        votes.sort(key=lambda vote: (-vote["score"], vote["tree"]))
+        _, scores = self.predict_topk(x, 1, include=[label], threads=1)
+        return Explanation.build(
+            label, float(scores[0, 0]), self.family, base, np.arange(self.n_features), totals, votes
+        )
+
+    @cached_property
+    def _trees(self) -> list[_Tree]:
+        starts = [i for i, part in enumerate(self.parts) if part.begins_tree]
+        ends = [*starts[1:], len(self.parts)]
+        return [_Tree(self.parts[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+
+class _Search:
+    """The native scorer with a beam, as `rank_labels` asks for it."""
+
+    def __init__(self, scorer: _native.LabelTreeScorer, beam: int) -> None:
+        self._scorer, self._beam = scorer, beam
+
+    def topk(self, indptr: Any, indices: Any, data: Any, top_k: int, threads: int, allowed: Any) -> Any:
+        return self._scorer.topk(indptr, indices, data, top_k, threads, self._beam, allowed)
+
+
+class _Tree:
+    """Where the labels of one tree are."""
+
+    def __init__(self, parts: list[TreePart]) -> None:
+        self.parts = parts
+        self.first = np.cumsum([0, *(part.n_nodes for part in parts)])
+        self.parent_of_node: dict[int, tuple[int, int]] = {}
+        self.parent_of_label: dict[int, tuple[int, int]] = {}
+        for number, part in zip(self.first.tolist(), parts, strict=False):
+            for node in range(part.n_nodes):
+                for position, child in enumerate(part.children_of(node).tolist()):
+                    home = self.parent_of_label if child >= 0 else self.parent_of_node
+                    home[child if child >= 0 else ~child] = (number + node, position)
+
+    def path_to(self, label: int) -> list[tuple[TreePart, int, int]]:
+        """The nodes from the root to a label, each with its part and the position of the child that was taken."""
+        path = []
+        step: tuple[int, int] | None = self.parent_of_label[label]
+        while step is not None:
+            number, position = step
+            part = int(np.searchsorted(self.first, number, side="right")) - 1
+            path.append((self.parts[part], number - int(self.first[part]), position))
+            step = self.parent_of_node.get(number)
+        return path[::-1]
+
+    def label_depths(self) -> list[int]:
+        depth = {0: 1}
+        for node, (parent, _) in sorted(self.parent_of_node.items()):
+            depth[node] = depth[parent] + 1
+        return [depth[parent] for parent, _ in self.parent_of_label.values()]

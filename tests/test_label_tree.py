@@ -1,0 +1,252 @@
+"""Label trees: clusters, classifiers and search against slow twins; shards, threads, damage, accuracy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import umpteen
+from umpteen import _native
+from umpteen.data.matrix import as_csr, offsets
+from umpteen.engines.base import Resources
+from umpteen.errors import ModelCorruptError, ParamError
+from umpteen.methods.base import TrainingData
+from umpteen.methods.label_tree import LabelTree, _take
+from umpteen.models.label_tree import LabelTreeModel, TreePart
+
+from .reference import cluster_labels, search_tree, svm_gradient, svm_objective
+
+
+@pytest.fixture(scope="module")
+def some() -> umpteen.Dataset:
+    return umpteen.make_synthetic(600, 250, 120, labels_per_row=3, features_per_row=20, seed=5)
+
+
+@pytest.fixture(scope="module")
+def deep(some) -> LabelTree:
+    """Two trees of several levels, in several shards."""
+    return LabelTree(n_trees=2, branching=3, max_leaf=6, labels_per_shard=40).fit(some.X, some.Y)
+
+
+def training_data(method: LabelTree, data: umpteen.Dataset) -> TrainingData:
+    steps = method.preprocessing()
+    return TrainingData(steps.transform(as_csr(data.X, "X")), as_csr(data.Y, "Y", values=False), steps.bias)
+
+
+def split(V, k, balanced, *, seed=3, iterations=20, threads=2):
+    V = as_csr(V, "V")
+    n = V.shape[0]
+    clusters, similarity = _native.cluster_labels(
+        offsets(V), V.indices, V.data, V.shape[1], np.array([0, n]), np.arange(n, dtype=np.int32),
+        np.array([k], np.int32), np.array([seed], np.uint64), balanced, iterations, threads,
+    )  # fmt: skip
+    return clusters, similarity[0]
+
+
+def first_members(n, k, seed):
+    """What the kernel draws: SplitMix64, and a shuffle's first k."""
+    picked, state, mask = list(range(n)), seed, 2**64 - 1
+    for c in range(k):
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        other = c + (((z ^ (z >> 31)) >> 32) * (n - c) >> 32)
+        picked[c], picked[other] = picked[other], picked[c]
+    return picked[:k]
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("k", [2, 7, 20])
+def test_clusters_are_those_of_the_twin(some, simd, balanced, k):
+    method = LabelTree()
+    V = method.represent_labels(training_data(method, some))
+    want, history = cluster_labels(V, first_members(V.shape[0], k, 3), balanced, 20)
+    got, similarity = split(V, k, balanced)
+    np.testing.assert_array_equal(got, want)
+    assert similarity == pytest.approx(max(history), abs=1e-5)
+
+
+def test_clustering_never_loses_similarity(some):
+    method = LabelTree()
+    V = method.represent_labels(training_data(method, some))
+    history = [split(V, 8, False, iterations=i)[1] for i in range(1, 12)]
+    assert (np.diff(history) >= -1e-6).all()
+    assert history[-1] > history[0] + 0.01
+
+
+@pytest.mark.parametrize("n", [8, 9, 23, 100])
+def test_balanced_clusters_have_one_size(n):
+    rng = np.random.default_rng(n)
+    V = sp.csr_matrix(rng.random((n, 30)) * (rng.random((n, 30)) < 0.3))
+    clusters, _ = split(V, 7, True)
+    sizes = np.bincount(clusters, minlength=7)
+    assert sizes.sum() == n
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_labels_that_look_alike_are_split_all_the_same(some):
+    Y = sp.hstack([some.Y[:, :1]] * 50, format="csr")  # the same rows: no direction tells them apart
+    model = LabelTree(n_trees=1, branching=4, max_leaf=5).fit(some.X, Y)
+    assert model.model_.n_nodes > 4
+    assert sorted(model.predict_topk(some.X[:1], 50)[0][0].tolist()) != [-1] * 50
+
+
+def test_a_tree_holds_each_trained_label_once(some, deep):
+    trained = set(np.flatnonzero(np.diff(some.Y.tocsc().indptr)).tolist())
+    trees = deep.model_._trees
+    assert len(trees) == 2
+    for tree in trees:
+        labels = [c for part in tree.parts for c in part.children.tolist() if c >= 0]
+        assert sorted(labels) == sorted(trained)
+        assert all(len(part.children_of(n)) <= 6 for part in tree.parts for n in range(part.n_nodes))
+    assert deep.model_.describe()["mean_depth"] > 2
+
+
+@pytest.mark.parametrize("near", [None, -0.8])
+@pytest.mark.parametrize("C", [0.3, 3.0])
+def test_nodes_are_solved_to_their_optimum(some, simd, C, near):
+    """Each on the rows that have a label below it, and on those its parent takes for such, and on no others."""
+    method = LabelTree(branching=8, max_leaf=60, near=near, prune=0.0, eps=1e-3, C=C)
+    data = training_data(method, some)
+    (task,) = method.plan(data)
+    nodes = task.plan[0]
+    assert nodes.depth.max() == 1
+    tree = TreePart.from_part(method.train_shard(data, task, Resources(2, _native.CancelToken())))
+    _, mistaken = method.train_nodes(data, _take(nodes, np.array([0])), 0, {}, 1)
+    assert (len(mistaken) > 0) == (near is not None)
+    for node in range(tree.n_nodes):
+        span = slice(nodes.child_ptr[node], nodes.child_ptr[node + 1])
+        groups = [nodes.order[a:b] for a, b in zip(nodes.child_begin[span], nodes.child_end[span], strict=True)]
+        own = np.array([np.asarray(data.Y[:, group].sum(axis=1)).ravel() > 0 for group in groups])
+        rows = own.any(axis=0)
+        rows[mistaken.get(node, [])] = True
+        features, shard = tree.node(node)
+        W = np.zeros((len(groups), data.X.shape[1]))
+        W[:, features] = shard.to_weights()[0].toarray()
+        X = data.X[rows].astype(np.float64)
+        for child, y in enumerate(own[:, rows]):
+            objective = svm_objective(X, y, W[child], shard.bias[child], C, 1.0)
+            g, gb = svm_gradient(X, y, W[child], shard.bias[child], C, 1.0)
+            # strongly convex: the optimum is no further below than |gradient|² / 2; weights are stored in 16 bits
+            assert 0.5 * (g @ g + gb * gb) < 1e-3 * max(objective, 1e-3)
+            number = ~int(tree.children_of(node)[child])
+            if number >= 0 and near is not None:
+                margins = np.where(rows & ~own[child], data.X @ W[child] + shard.bias[child], -np.inf)
+                found = np.isin(np.arange(len(rows)), mistaken.get(number, []))
+                assert found[margins > near + 1e-2].all()
+                assert not found[margins < near - 1e-2].any()
+
+
+@pytest.mark.parametrize("beam", [1, 3, 1000])
+def test_search_is_that_of_the_twin(some, deep, simd, beam):
+    deep.set_params(beam=beam)
+    X = deep.preprocessing_.transform(some.X[:25])
+    labels, scores = deep.predict_topk(some.X[:25], 120)
+    for i in range(25):
+        trees = [search_tree(tree.parts, X[i].toarray().ravel(), beam) for tree in deep.model_._trees]
+        reached = sorted(set().union(*trees))
+        want = {c: np.log(np.mean([np.exp(tree.get(c, -np.inf)) for tree in trees])) for c in reached}
+        got = dict(zip(labels[i].tolist(), scores[i].tolist(), strict=True))
+        got.pop(-1, None)
+        assert got.keys() == want.keys()
+        for label in want:
+            assert got[label] == pytest.approx(want[label], rel=2e-3, abs=2e-3)
+        assert (np.diff(scores[i][labels[i] >= 0]) <= 0).all()
+    deep.set_params(beam=10)
+
+
+def test_full_beam_equals_exhaustive_search(some, deep):
+    """Every label that was trained is scored, and as along its one path."""
+    deep.set_params(beam=deep.model_.n_nodes)
+    labels, scores = deep.predict_topk(some.X[:40], 120)
+    trained = np.flatnonzero(np.diff(some.Y.tocsc().indptr))
+    for i in range(40):
+        assert sorted(labels[i][labels[i] >= 0].tolist()) == trained.tolist()
+    for i, label in ((0, trained[0]), (3, trained[50]), (7, trained[-1])):
+        explanation = deep.explain(some.X[i], int(label))
+        alone = np.log(np.mean([np.exp(vote["score"]) for vote in explanation.votes]))
+        assert scores[i][labels[i] == label][0] == pytest.approx(alone, rel=2e-3, abs=2e-3)
+        assert explanation.score == scores[i][labels[i] == label][0]
+        margins = np.mean([sum(step["margin"] for step in vote["path"]) for vote in explanation.votes])
+        assert explanation.explained == pytest.approx(margins, rel=1e-4, abs=1e-4)
+    deep.set_params(beam=10)
+
+
+def test_restricted_searches_follow_only_what_is_left(some, deep):
+    deep.set_params(beam=1)
+    for label in (4, 77):  # a beam of one comes to a label wherever it is, if it alone may be ranked
+        labels, _ = deep.predict_topk(some.X[:10], 3, include=[label])
+        assert (labels[:, 0] == label).all()
+        assert (labels[:, 1:] == -1).all()
+        assert label not in deep.predict_topk(some.X[:10], 100, exclude=[label])[0]
+    deep.set_params(beam=10)
+
+
+def test_shards_are_subtrees_and_their_bytes_do_not_depend_on_threads(some, deep):
+    parts = deep.model_.to_parts()
+    assert [part.scalars["begins_tree"] for part in parts].count(True) == 2
+    assert len(parts) > 6
+    one = LabelTree(n_trees=2, branching=3, max_leaf=6, labels_per_shard=40, threads=1).fit(some.X, some.Y)
+    for a, b in zip(parts, one.model_.to_parts(), strict=True):
+        for name, array in a.arrays.items():
+            np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
+    whole = LabelTree(n_trees=2, branching=3, max_leaf=6, labels_per_shard=1000).fit(some.X, some.Y)
+    assert len(whole.model_.parts) == 2
+    for a, b in zip(whole.predict_topk(some.X, 5), deep.predict_topk(some.X, 5), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_damaged_tree_is_refused(deep):
+    first, *others = deep.model_.parts
+    n_labels = deep.n_labels_
+    broken = {
+        "children": first.children + n_labels,
+        "child_ptr": first.child_ptr + 1,
+        "features": first.features[::-1].copy(),
+        "weights": first.weights[:-1],
+        "weight_start": first.weight_start * 2,
+        "indptr": first.indptr + 1,
+        "begins_tree": False,
+    }
+    for name, value in broken.items():
+        part = dataclasses.replace(first, **{name: value})
+        with pytest.raises(ModelCorruptError, match="a label tree is not usable"):
+            LabelTreeModel([part, *others], deep.n_features_in_, n_labels)
+    cycle = first.children.copy()
+    cycle[cycle < 0] = ~0  # back to the root
+    with pytest.raises(ModelCorruptError, match="must come behind its one parent"):
+        LabelTreeModel([dataclasses.replace(first, children=cycle), *others], deep.n_features_in_, n_labels)
+    with pytest.raises(ModelCorruptError, match="has no parent|behind its one parent"):
+        LabelTreeModel([first, *others[1:]], deep.n_features_in_, n_labels)
+
+
+def test_parameters_are_checked(some):
+    for params, message in [
+        ({"clustering": "round"}, "clustering must be one of plain, balanced, but is 'round'"),
+        ({"branching": 1}, "branching must be an integer of at least 2"),
+        ({"beam": 0}, "beam must be an integer of at least 1, but is 0"),
+        ({"prune": -1}, "prune must be"),
+    ]:
+        with pytest.raises(ParamError, match=message):
+            LabelTree(**params).fit(some.X, some.Y)
+
+
+@pytest.mark.parametrize("params", [{"branching": 2, "clustering": "balanced"}, {}])
+def test_accuracy_on_bibtex(bibtex, params):
+    """The best label tree of omikuji, napkinXC and PECOS has 64.21 / 39.30 / 28.59 there."""
+    train, test = bibtex
+    model = LabelTree(**params).fit(train.X, train.Y)
+    metrics = umpteen.evaluate(test.Y, model.predict_topk(test.X, 5)[0])
+    assert metrics["P@1"] > 62.5
+    assert metrics["P@5"] > 27.8
+
+
+def test_the_estimate_covers_model_and_memory(some):
+    model = LabelTree(n_trees=2, branching=3, max_leaf=6)
+    estimate = model.estimate(as_csr(some.X, "X"), as_csr(some.Y, "Y"))
+    model.fit(some.X, some.Y)
+    stored = sum(array.nbytes for part in model.model_.to_parts() for array in part.arrays.values())
+    assert stored <= estimate.model_bytes <= estimate.peak_bytes
