@@ -502,8 +502,7 @@ def search_tree(parts: list[Any], x: NDArray[Any], beam: int) -> dict[int, float
             margins = W.toarray().astype(np.float64) @ x[features] + bias
             for child, margin in zip(part.children_of(node).tolist(), margins, strict=True):
                 if np.isfinite(margin):
-                    (found if child >= 0 else below)[child if child >= 0 else ~child] = (
-                        score - max(0.0, 1 - margin) ** 3
-                    )
+                    step = -((1 - margin) ** 3) if margin < 1 else 0.01 * (margin - 1)
+                    (found if child >= 0 else below)[child if child >= 0 else ~child] = score + step
         level = dict(sorted(below.items(), key=lambda item: (-item[1], item[0]))[:beam])
     return found

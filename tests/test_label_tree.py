@@ -177,7 +177,10 @@ def test_full_beam_equals_exhaustive_search(some, deep):
 
 def test_restricted_searches_follow_only_what_is_left(some, deep):
     deep.set_params(beam=1)
-    for label in (4, 77):  # a beam of one comes to a label wherever it is, if it alone may be ranked
+    trained = np.flatnonzero(np.diff(some.Y.tocsc().indptr))
+    for label in trained[
+        [4, -4]
+    ].tolist():  # a beam of one comes to a label wherever it is, if it alone may be ranked
         labels, _ = deep.predict_topk(some.X[:10], 3, include=[label])
         assert (labels[:, 0] == label).all()
         assert (labels[:, 1:] == -1).all()
@@ -236,12 +239,12 @@ def test_parameters_are_checked(some):
 
 @pytest.mark.parametrize("params", [{"branching": 2, "clustering": "balanced"}, {}])
 def test_accuracy_on_bibtex(bibtex, params):
-    """The best label tree of omikuji, napkinXC and PECOS has 64.21 / 39.30 / 28.59 there."""
+    """omikuji's trees have 63.1 and 28.0 there."""
     train, test = bibtex
-    model = LabelTree(**params).fit(train.X, train.Y)
+    model = LabelTree(C=0.3, **params).fit(train.X, train.Y)
     metrics = umpteen.evaluate(test.Y, model.predict_topk(test.X, 5)[0])
     assert metrics["P@1"] > 62.5
-    assert metrics["P@5"] > 27.8
+    assert metrics["P@5"] > 28
 
 
 def test_the_estimate_covers_model_and_memory(some):
@@ -250,3 +253,46 @@ def test_the_estimate_covers_model_and_memory(some):
     model.fit(some.X, some.Y)
     stored = sum(array.nbytes for part in model.model_.to_parts() for array in part.arrays.values())
     assert stored <= estimate.model_bytes <= estimate.peak_bytes
+
+
+# --- DiSMEC(candidates=tree) ----------------------------------------------------------------------------------------
+
+
+def test_candidates_are_ranked_by_the_linear_model(some, deep, tmp_path):
+    exact = umpteen.DiSMEC().fit(some.X, some.Y)
+    all_of_them = umpteen.DiSMEC(candidates=deep.set_params(beam=10_000), n_candidates=120).fit(some.X, some.Y)
+    want, got = exact.predict_topk(some.X, 7), all_of_them.predict_topk(some.X, 7)
+    np.testing.assert_allclose(got[1], want[1], rtol=1e-4, atol=1e-5)
+    assert (got[0] == want[0]).mean() > 0.999  # scores are summed in another order
+    deep.set_params(beam=10)
+    few = umpteen.DiSMEC(candidates=deep, n_candidates=8).fit(some.X, some.Y)
+    proposed, _ = deep.predict_topk(some.X, 8)
+    labels, scores = few.predict_topk(some.X, 3)
+    W, bias = few.model_.to_weights()
+    X = few.preprocessing_.transform(some.X)
+    dense = X @ W.T.toarray() + bias
+    for i in range(50):
+        best = sorted(proposed[i].tolist(), key=lambda label: -dense[i, label])[:3]
+        assert labels[i].tolist() == best
+        np.testing.assert_allclose(scores[i], dense[i, best], rtol=1e-4, atol=1e-5)
+    few.save(tmp_path / "m")
+    for a, b in zip(umpteen.load(tmp_path / "m").predict_topk(some.X, 3), (labels, scores), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_unfitted_tree_is_trained_along(some):
+    model = umpteen.DiSMEC(candidates=LabelTree(branching=4, max_leaf=10)).fit(some.X, some.Y)
+    assert not hasattr(model.candidates, "model_")
+    assert model.candidates_.n_labels_ == 120
+    assert (model.predict_topk(some.X, 5, exclude=[3])[0] != 3).all()
+    assert model.predict_topk(some.X[:2], 200)[0].shape == (2, 200)
+    with pytest.raises(ParamError, match="labels can only be added to a model without candidates"):
+        model.add_labels(some.X, some.Y[:, :1])
+    with pytest.raises(ParamError, match="candidates must be a LabelTree or None, but is 'tree'"):
+        umpteen.DiSMEC(candidates="tree").fit(some.X, some.Y)
+
+
+def test_a_tree_of_another_shape_is_refused(some, tiny):
+    tree = LabelTree().fit(tiny.X, tiny.Y)
+    with pytest.raises(ParamError, match="candidates must have 250 features and 120 labels, but has 200 and 40"):
+        umpteen.DiSMEC(candidates=tree).fit(some.X, some.Y)

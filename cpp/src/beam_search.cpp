@@ -41,10 +41,10 @@ struct Visit {
   float score;
 };
 
-/// What a child's margin adds to the score of its path.
+/// What a child's margin adds to the score of its path. Beyond 1 a little too: else all that are sure would tie.
 float judge(float margin) {
-  const float lack = std::max(0.0F, 1 - margin);
-  return -lack * lack * lack;
+  const float lack = 1 - margin;
+  return lack > 0 ? -lack * lack * lack : -0.01F * lack;
 }
 
 /// Takes a block of rows down all trees at once, level by level and node by node, so that a node's weights are read

@@ -256,4 +256,30 @@ void linear_topk(const std::vector<LinearShard>& shards, const CsrView& X, std::
   });
 }
 
+void score_candidates(const CsrView& W, const float* bias, const CsrView& X, const std::int32_t* labels,
+                      std::int64_t n_candidates, int threads, float* scores, Control& control) {
+  constexpr std::int64_t kRowsPerItem = 16;
+  const NewtonKernels& kernels = newton_kernels();
+  const std::int64_t n_items = (X.n_rows + kRowsPerItem - 1) / kRowsPerItem;
+  std::vector<AlignedVector<float>> dense(static_cast<std::size_t>(clamp_threads(n_items, threads)));
+  parallel_for(n_items, threads, control, [&](std::int64_t item, int worker) {
+    AlignedVector<float>& x = dense[static_cast<std::size_t>(worker)];
+    if (x.empty()) x.assign(static_cast<std::size_t>(X.n_cols), 0.0F);
+    for (std::int64_t row = item * kRowsPerItem; row < std::min((item + 1) * kRowsPerItem, X.n_rows); ++row) {
+      for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i)
+        x[static_cast<std::size_t>(X.indices[i])] = X.data[i];
+      for (std::int64_t k = row * n_candidates; k < (row + 1) * n_candidates; ++k) {
+        const std::int32_t label = labels[k];
+        scores[k] = kNoScore;
+        if (label < 0) continue;
+        const std::int64_t begin = W.indptr[label];
+        scores[k] = bias[label] +
+                    kernels.dot_sparse(W.indices + begin, W.data + begin, W.indptr[label + 1] - begin, x.data());
+      }
+      for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i) x[static_cast<std::size_t>(X.indices[i])] = 0;
+    }
+    control.check_in(worker);
+  });
+}
+
 }  // namespace umpteen

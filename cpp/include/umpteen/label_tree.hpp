@@ -87,9 +87,10 @@ struct LabelForest {
 };
 
 /// The best labels of every row: from each root on, level by level, the `beam` best nodes are followed. A path's
-/// score is the sum over its nodes of -max(0, 1 - margin)^3, and a label's the logarithm of the mean over the trees
-/// of e^score, 0 where a tree did not reach it. `allowed` (n_labels; null for all) says which labels may be ranked;
-/// nodes without any are not followed. Output as of linear_topk. A row's scores do not depend on the rows around it.
+/// score is the sum over its nodes of -(1 - margin)^3, or (margin - 1) / 100 beyond 1; a label's the logarithm of the
+/// mean over the trees of e^score, 0 where a tree did not reach it. `allowed` (n_labels; null for all) says which
+/// labels may be ranked; nodes without any are not followed. Output as of linear_topk. A row's scores do not depend
+/// on the rows around it.
 void search_labels(const LabelForest& forest, const CsrView& X, std::int64_t top_k, std::int64_t beam,
                    const std::uint8_t* allowed, int threads, std::int32_t* out_labels, float* out_scores,
                    Control& control);

@@ -95,6 +95,9 @@ class Method(Parameters, abc.ABC):
     #: What to do where memory would not suffice.
     way_out: ClassVar[str] = "use fewer threads, smaller shards, or a method with a smaller model"
 
+    #: Parameters the manifest does not have, because the model keeps them in parts of its own.
+    kept_as_parts: ClassVar[tuple[str, ...]] = ()
+
     threads: int | None
     engine: str | Engine
 
@@ -262,7 +265,8 @@ class Method(Parameters, abc.ABC):
 
     def _plain_params(self) -> dict[str, Any]:
         """The parameters the model depends on, as the manifest has them."""
-        return {k: _plain(k, v) for k, v in self.get_params().items() if k not in HOW}
+        left_out = (*HOW, *self.kept_as_parts)
+        return {k: _plain(k, v) for k, v in self.get_params().items() if k not in left_out}
 
     def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
         """Sets the fitted attributes, after training or loading."""

@@ -7,8 +7,9 @@ Khandagale et al., Machine Learning 2020).
 3. Each node tells its children apart: one squared-hinge support vector machine per child, on those rows that have a
    label below the node, and on those its parent mistakes for them (so do PECOS's models; Parabel and Bonsai take the
    former alone). Weights smaller than `prune` are dropped.
-4. A row goes down level by level, along the `beam` best nodes. A path's score is Σ -max(0, 1 - margin)³ over its
-   nodes, a label's the mean of its e^score over the trees, as a logarithm.
+4. A row goes down level by level, along the `beam` best nodes. A path's score is the sum over its nodes of
+   -(1 - margin)³, or of a hundredth of what the margin exceeds 1; a label's is the mean of its e^score over the
+   trees, as a logarithm.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class LabelTree(Method):
         clustering: str = "plain",
         beam: int = 10,
         C: float = 1.0,
-        near: float | None = -0.5,
+        near: float | None = -0.8,
         prune: float = 0.01,
         bias: float = 1.0,
         eps: float = 0.03,

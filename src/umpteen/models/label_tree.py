@@ -177,8 +177,8 @@ class LabelTreeModel:
         """What spoke for and against the label along its path, whether or not the beam came there.
 
         In each tree the contributions are those to the margins of the nodes on the way, the label's own last, summed
-        up; in a forest their mean. `base` is that of the biases. The score is not this sum but falls with how much
-        each margin lacks to 1; `votes` has the path of each tree with its margins.
+        up; in a forest their mean. `base` is that of the biases. The score is not this sum but mostly falls with
+        how much each margin lacks to 1; `votes` has the path of each tree with its margins.
         """
         dense = np.zeros(self.n_features + 1)
         dense[x.indices] = x.data
@@ -193,7 +193,7 @@ class LabelTreeModel:
                 totals[features] += shares / len(trees)
                 base += float(shard.bias[position]) / len(trees)
                 path.append({"child": position, "margin": float(shard.bias[position]) + float(shares.sum())})
-            votes.append({"tree": number, "path": path, "score": -sum(max(0.0, 1 - s["margin"]) ** 3 for s in path)})
+            votes.append({"tree": number, "path": path, "score": sum(judge(step["margin"]) for step in path)})
         votes.sort(key=lambda vote: (-vote["score"], vote["tree"]))
         _, scores = self.predict_topk(x, 1, include=[label], threads=1)
         return Explanation.build(
@@ -205,6 +205,11 @@ class LabelTreeModel:
         starts = [i for i, part in enumerate(self.parts) if part.begins_tree]
         ends = [*starts[1:], len(self.parts)]
         return [_Tree(self.parts[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+
+def judge(margin: float) -> float:
+    """What a margin adds to the score of its path, as the kernel has it."""
+    return -((1 - margin) ** 3) if margin < 1 else 0.01 * (margin - 1)
 
 
 class _Search:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr
+from umpteen.data.matrix import Csr, as_csr, offsets
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.models.explanation import Explanation
 from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.partial import Merger, Ranking, RankingMerger
 from umpteen.models.store import Part
+from umpteen.threads import resolve_threads
 
 MAX_LABELS_PER_SHARD = 65536
 WEIGHT_TYPES = ("float16", "float32")
@@ -291,6 +293,35 @@ class LinearModel:
         """
         biases = self._biases(exclude, include)
         return rank_labels(self._scorer, X, top_k, self.n_labels, threads, biases)
+
+    def rank_candidates(
+        self, X: Csr, candidates: NDArray[np.int32], top_k: int, *, threads: int | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """As `predict_topk`, of labels each row has a list of.
+
+        The first call makes a copy of the weights by label, 8 bytes each: a list needs whole labels, not features.
+
+        Parameters
+        ----------
+        candidates : int32, n_rows x n_candidates
+            Padded with -1.
+        """
+        W, bias = self._by_label
+        candidates = np.sort(candidates, axis=1)  # ties go to the lower label id
+        scores = _native.score_candidates(
+            offsets(W), W.indices, W.data, bias, offsets(X), X.indices, X.data, self.n_features, candidates,
+            1 if X.shape[0] == 1 else resolve_threads(threads),
+        )  # fmt: skip
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
+        scores = np.take_along_axis(scores, order, axis=1)
+        labels = np.where(np.isneginf(scores), np.int32(-1), np.take_along_axis(candidates, order, axis=1))
+        pads = ((0, 0), (0, max(0, top_k - labels.shape[1])))
+        return np.pad(labels, pads, constant_values=-1), np.pad(scores, pads, constant_values=-np.inf)
+
+    @cached_property
+    def _by_label(self) -> tuple[Csr, NDArray[np.float32]]:
+        W, bias = self.to_weights()
+        return as_csr(W, "W"), bias
 
     def explain(self, x: Csr, label: int) -> Explanation:
         """Why one preprocessed row has its score for a label: score = bias + Σ w_j x_j, each feature's share."""
