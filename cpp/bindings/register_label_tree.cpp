@@ -272,7 +272,7 @@ void register_label_tree(nb::module_& m) {
         nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("label_indptr").noconvert(),
         nb::arg("label_rows").noconvert(), nb::arg("order").noconvert(), nb::arg("child_ptr").noconvert(),
         nb::arg("child_begin").noconvert(), nb::arg("child_end").noconvert(),
-        nb::arg("extra_ptr").noconvert() = nb::none(), nb::arg("extra_rows").noconvert() = nb::none(), nb::arg("C"),
+        nb::arg("extra_ptr").noconvert().none(), nb::arg("extra_rows").noconvert().none(), nb::arg("C"),
         nb::arg("bias"), nb::arg("eps"), nb::arg("prune"), nb::arg("max_rounds"), nb::arg("near"), nb::arg("threads"),
         nb::arg("token") = nb::none(),
         "The weights of nodes of a label tree: each child against its siblings, on the rows of the node.");

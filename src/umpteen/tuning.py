@@ -88,6 +88,8 @@ SPACES: dict[str, Space] = {
     "ppdsparse": Space({"lambda_": Between(1e-4, 0.3), "tau": Between(0.05, 10.0), "bias": OneOf((0.3, 1.0, 3.0)),
                         "tfidf": _FLAG}, {"eps": 0.01}),
     "pdsparse": Space({"lambda_": Between(1e-3, 0.3), "C": Between(0.1, 10.0), "tfidf": _FLAG}),
+    "label-tree": Space({"C": Between(0.03, 10.0), "branching": OneOf((2, 16, 100)), "tfidf": _FLAG,
+                         "max_leaf": OneOf((20, 100, 400)), "bias": OneOf((0.3, 1.0, 3.0))}),
     "fastxml": Space(_FOREST, {"n_trees": 20}),
     "pfastrexml": Space({"alpha": OneOf((0.6, 0.7, 0.8, 0.9, 0.95)), "gamma": Between(3.0, 100.0), **_FOREST},
                         {"n_trees": 20}),

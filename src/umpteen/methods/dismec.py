@@ -255,6 +255,7 @@ class DiSMEC(OneVsRest):
         progress: bool | Listener,
         extra_header: Mapping[str, Any],
         extra_parts: Mapping[str, Part],
+        again: bool = False,
     ) -> Self:
         self.validate()
         header, parts = dict(extra_header), dict(extra_parts)
@@ -272,7 +273,7 @@ class DiSMEC(OneVsRest):
             params = tree._fitted_header["params"] | {"beam": tree.beam}  # which may be set after training
             header["candidates"] = {"header": tree._fitted_header | {"params": params}, "n_shards": len(shards)}
             parts |= {_CANDIDATES + name: part for name, part in (tree._shared | shards).items()}
-        return super()._fit(X, Y, model_dir, label_names, resume, progress, header, parts)
+        return super()._fit(X, Y, model_dir, label_names, resume, progress, header, parts, again)
 
     def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
         super()._attach(header, shared, shards)
@@ -298,13 +299,18 @@ class DiSMEC(OneVsRest):
         exclude: ArrayLike | None = None,
         include: ArrayLike | None = None,
         threads: int | None = None,
+        engine: str | Engine = "local",
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         self._check_fitted()
         if self.candidates_ is None:
-            return super().predict_topk(X, top_k, exclude=exclude, include=include, threads=threads)
+            return super().predict_topk(X, top_k, exclude=exclude, include=include, threads=threads, engine=engine)
+        if engine != "local":
+            raise ParamError(f"rows are ranked among a tree's candidates by the engine 'local', but it is {engine!r}")
         top_k = check_count("top_k", top_k)
         threads = self.threads if threads is None else threads
-        ids = {name: self._label_ids(given, name) for name, given in (("exclude", exclude), ("include", include))}
+        ids: dict[str, Any] = {
+            name: self._label_ids(given, name) for name, given in (("exclude", exclude), ("include", include))
+        }
         X = as_csr(X, "X", self.n_features_in_)
         n_proposed = min(max(top_k, check_count("n_candidates", self.n_candidates)), self.n_labels_)
         proposed, _ = self.candidates_.predict_topk(X, n_proposed, threads=threads, **ids)

@@ -255,7 +255,7 @@ class LabelTree(Method):
             group_ptr,
             members,
             np.full(len(large), self.branching, np.int32),
-            np.random.SeedSequence(entropy).generate_state(len(large), np.uint64),
+            np.random.SeedSequence(entropy).generate_state(len(large), np.uint64).astype(np.uint64),
             balanced=self.clustering == "balanced",
             max_iterations=_MAX_ITERATIONS,
             threads=resolve_threads(self.threads),
@@ -378,10 +378,11 @@ class LabelTree(Method):
         exclude: ArrayLike | None = None,
         include: ArrayLike | None = None,
         threads: int | None = None,
+        engine: str | Engine = "local",
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         self._check_fitted()
         self.model_.beam = check_count("beam", self.beam)
-        return super().predict_topk(X, top_k, exclude=exclude, include=include, threads=threads)
+        return super().predict_topk(X, top_k, exclude=exclude, include=include, threads=threads, engine=engine)
 
     # --- memory -------------------------------------------------------------------------------------------------
 

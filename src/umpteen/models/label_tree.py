@@ -182,7 +182,8 @@ class LabelTreeModel:
         """
         dense = np.zeros(self.n_features + 1)
         dense[x.indices] = x.data
-        totals, base, votes = np.zeros(self.n_features), 0.0, []
+        totals, base = np.zeros(self.n_features), 0.0
+        votes: list[dict[str, Any]] = []
         trees = [(number, tree) for number, tree in enumerate(self._trees) if label in tree.parent_of_label]
         for number, tree in trees:
             path = []

@@ -340,7 +340,7 @@ def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
 def kept_metrics(path: PathLike) -> dict[str, Any] | None:
     """What `keep_metrics` wrote, or None."""
     file = Path(path) / METRICS
-    return _read_json(file) if file.is_file() else None
+    return parse_json(file, file.read_bytes()) if file.is_file() else None
 
 
 def check_part(directory: Path, record: Mapping[str, Any], *, checksums: bool) -> None:
