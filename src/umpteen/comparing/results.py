@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from umpteen.comparing.page import describe_machine, describe_time
-from umpteen.comparing.running import KS
+from umpteen.comparing.running import BASELINE, KS
 from umpteen.errors import DataError
 from umpteen.memory import format_bytes
 
@@ -68,7 +68,9 @@ def _section(results: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]
     runs: dict[str, dict[str, Any]] = {}
     for result in results:
         for run in result["runs"]:
-            runs.setdefault(run["name"], run)
+            # O is omikuji's time and nobody else's: where it is not the baseline there is none.
+            dropped = () if result["baseline"] == BASELINE else ("relative",)
+            runs.setdefault(run["name"], {key: value for key, value in run.items() if key not in dropped})
     done = [run for run in runs.values() if run["status"] == "done"]
     taken = dict.fromkeys(
         f"{describe_machine(result['machine'])}; {result['threads']} threads; {describe_time(result['taken'])}."
@@ -113,7 +115,7 @@ def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: 
     peers = [run for run in done if run["peer"]]
     if peers:
         top = max(peers, key=lambda run: run["metrics"]["P@1"])
-        name = f"*best peer: {top['name']} {top['version']}*"
+        name = f"*best peer here: {top['name']} {top['version']}*"
         figures = [_triple(top, key, best) for key in ("P", "nDCG", "PSP")]
         rows.append([name, figures[0], "", "", *figures[1:], _in_o(top), format_bytes(top["model_bytes"])])
     return _table(header, rows)
