@@ -260,7 +260,7 @@ def test_other_formats(tmp_path, files):
         ),
         (["train", "{train}", "--set", "tfidf"], 1, "error: --set takes name=value, but was given 'tfidf'"),
         (["train", "{train}", "--seed", "1"], 1, "error: centroid has no parameter 'seed'"),
-        (["train", "{train}", "--engine", "slurm"], 1, "error: engine must be one of local, but is 'slurm'"),
+        (["train", "{train}", "--engine", "slurm"], 1, "error: engine must be one of local, ray, but is 'slurm'"),
         (["train", "{train}", "--model", "{model}"], 1, "error: .*a finished model is already there"),
         (["train", "{train}", "--set", "threads=1"], 1, "error: --set threads=… does not go .* use --threads"),
         (["train", "{train}", "--set", "labels_per_shard=abc"], 1, "error: labels_per_shard must be an integer"),
