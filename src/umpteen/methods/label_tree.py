@@ -62,7 +62,8 @@ class LabelTree(Method):
     n_trees
         They differ in the random starts of the clustering; more are better and slower.
     branching
-        Clusters a node is split into: 2 is Parabel's, 100 Bonsai's.
+        Clusters a node is split into at most: 2 is Parabel's, 100 Bonsai's. They are fewer where they would have less
+        than a quarter of `max_leaf` labels on average.
     max_leaf
         A cluster with no more labels is not split any further.
     clustering
@@ -114,7 +115,7 @@ class LabelTree(Method):
         clustering: str = "plain",
         beam: int = 10,
         C: float = 1.0,
-        near: float | None = -0.8,
+        near: float | None = -0.5,
         prune: float = 0.01,
         bias: float = 1.0,
         eps: float = 0.03,
@@ -254,7 +255,8 @@ class LabelTree(Method):
             V.shape[1],
             group_ptr,
             members,
-            np.full(len(large), self.branching, np.int32),
+            # So that clusters are no smaller than leaves need be: a quarter of the largest, on average.
+            np.clip(-(-4 * np.array(sizes) // self.max_leaf), 2, self.branching).astype(np.int32),
             np.random.SeedSequence(entropy).generate_state(len(large), np.uint64).astype(np.uint64),
             balanced=self.clustering == "balanced",
             max_iterations=_MAX_ITERATIONS,
