@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 
 import umpteen
 from umpteen import _native
+
+# Ray reads these when it is first imported, by whichever test that is; those of a cluster come later.
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))
 
 settings.register_profile("umpteen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("umpteen")

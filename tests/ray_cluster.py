@@ -94,7 +94,7 @@ class Cluster:
         self.environment = {
             **ENVIRONMENT,
             MARK: self.mark,
-            "RAY_AUTH_TOKEN": secrets.token_hex(16),
+            "RAY_AUTH_TOKEN": os.environ["RAY_AUTH_TOKEN"],
             "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")])),
         }
         self._next = 11

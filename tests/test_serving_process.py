@@ -236,7 +236,11 @@ def test_stopping_finishes_what_was_accepted(served_models):
                 response = answer.result()
                 assert len(response.json()) == 250
                 outcomes[response.status_code] += 1
-            except httpx.ConnectError:
+            except (
+                httpx.ConnectError,
+                httpx.ReadError,
+                httpx.WriteError,
+            ):  # still in the kernel's queue, or on its way
                 outcomes["not accepted"] += 1
         assert code == 0
     assert open_at_signal > 0
