@@ -346,7 +346,7 @@ def measure_memory(repeats: int) -> str:
 
 
 def workers_of(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], stdout=subprocess.PIPE, text=True).stdout
+    found = subprocess.run(["ps", "-wwo", "pid=,args=", "--ppid", str(pid)], stdout=subprocess.PIPE, text=True).stdout
     return [int(line.split()[0]) for line in found.splitlines() if "spawn_main" in line]
 
 

@@ -179,7 +179,7 @@ def ask_safely(ask):
 
 
 def children_of(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    found = subprocess.run(["ps", "-wwo", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
     return [int(line.split()[0]) for line in found.splitlines() if "spawn_main" in line]
 
 
