@@ -132,6 +132,19 @@ def test_equal_to_sklearn_on_whole_corpora(name):
     assert ours.n_rows_ == len(texts)
 
 
+@pytest.mark.parametrize(("name", "min_df"), [("StackExchange-Cooking", 1), ("Nuclei-Tags", 2)])
+def test_makes_the_numbers_that_come_with_the_texts(name, min_df):
+    """Those of the data sets, made by others: column by column, to the six digits they are written with."""
+    pattern = r"[^\W_]+(?:[-.+'#][^\W_]+)*[+#]*"
+    tfidf = umpteen.Tfidf(sublinear_tf=True, min_df=min_df, max_df=0.7, token_pattern=pattern)
+    tfidf.fit(corpus(name, "train"))
+    for part in ("train", "test"):
+        ours, theirs = tfidf.transform(corpus(name, part)), umpteen.read_xc(data_root() / name / f"{part}.txt.xz").X
+        assert np.array_equal(ours.indptr, theirs.indptr)
+        assert np.array_equal(ours.indices, theirs.indices)
+        assert np.abs(ours.data - theirs.data).max() < 1e-6
+
+
 @pytest.mark.parametrize("params", SETTINGS[:1] + SETTINGS[4:5] + SETTINGS[6:10] + [{"ngram_range": (1, 4)}], ids=str)
 def test_equal_to_sklearn_on_strange_text(params):
     compare(STRANGE[:-4] + PLAIN, STRANGE + PLAIN, **params)
