@@ -25,8 +25,7 @@ class ForestScorer {
         control_(control),
         worker_(worker),
         n_features_(static_cast<std::uint32_t>(X.n_cols)),
-        dense_(static_cast<std::size_t>(X.n_cols) + 1, 0.0F),
-        places_(static_cast<std::size_t>(X.n_cols) + 1, 0) {}
+        dense_(static_cast<std::size_t>(X.n_cols) + 1, 0.0F) {}
 
   /// leaves_[row - begin][tree] for rows [begin, end).
   void walk(std::int64_t begin, std::int64_t end) {
@@ -150,16 +149,11 @@ class ForestScorer {
 
   /// The leaf below a node that a row finds alone.
   std::int32_t find_leaf(const ForestTree& tree, std::int32_t node, const ForestRow& row) {
-    for (std::int64_t i = 0; i < row.n; ++i)
-      places_[static_cast<std::size_t>(row.features[i])] = static_cast<std::int32_t>(i) + 1;
-    places_.back() = static_cast<std::int32_t>(row.n) + 1;
-    found_weights_.resize(std::max(found_weights_.size(), static_cast<std::size_t>(row.n) + 2));
+    found_weights_.resize(std::max(found_weights_.size(), static_cast<std::size_t>(row.n) + 1));
     while (node >= 0) {
-      const float score =
-          kernels_.score_alone(row, node_at(tree, node), n_features_, places_.data(), found_weights_.data());
+      const float score = kernels_.score_alone(row, node_at(tree, node), n_features_, found_weights_.data());
       node = tree.children[2 * node + (score > 0 ? 0 : 1)];
     }
-    for (std::int64_t i = 0; i < row.n; ++i) places_[static_cast<std::size_t>(row.features[i])] = 0;
     return ~node;
   }
 
@@ -220,8 +214,7 @@ class ForestScorer {
   const int worker_;
   const ForestKernels& kernels_ = forest_kernels();
   const std::uint32_t n_features_;
-  std::vector<float> dense_;          // by feature: a node's weights; zero between nodes
-  std::vector<std::int32_t> places_;  // by feature: its place in a row; zero between rows, but for the constant
+  std::vector<float> dense_;  // by feature: a node's weights; zero between nodes
   std::vector<std::uint32_t> touched_;
   std::vector<float> found_weights_;
   std::vector<std::int32_t> rows_, second_;  // from the item's first row; node after node

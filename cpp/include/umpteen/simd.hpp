@@ -152,10 +152,9 @@ struct ForestKernels {
   void (*spread)(const ForestNode& node, std::uint32_t n_features, float* dense, std::uint32_t* places);
   /// w.x from weights that are spread: for many rows at one node.
   float (*score_row)(const ForestRow& row, std::uint32_t n_features, const float* dense);
-  /// w.x from the weights as they are stored: for one row at many nodes. places[feature] is 1 more than the feature's
-  /// place in the row, n + 1 for the constant, 0 for features it lacks; `found` has room for n + 2.
-  float (*score_alone)(const ForestRow& row, const ForestNode& node, std::uint32_t n_features,
-                       const std::int32_t* places, float* found);
+  /// w.x from the weights as they are stored: for one row, whose features rise, at many nodes. `found` has room for
+  /// n + 1.
+  float (*score_alone)(const ForestRow& row, const ForestNode& node, std::uint32_t n_features, float* found);
 };
 
 /// And of embeddings; src/simd/embedding.cpp says what each computes.
