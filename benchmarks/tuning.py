@@ -1,50 +1,62 @@
 """What tuning finds: the defaults, and settings chosen on held-out training rows, each tried once on the test rows.
 
-python benchmarks/tuning.py [--sets Bibtex EURLex-4K] [--methods dismec ppdsparse fastxml rxml] [--trials 20]
+python benchmarks/tuning.py [Bibtex | EURLex-4K]
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
+import tempfile
 import time
+from functools import partial
+from pathlib import Path
 
-from common import table, write_result
+from common import run_parts, table
 from fastxml import describe, join, precisions, read
 
 import umpteen
 from umpteen.methods import method_class
 
+SETS = ("Bibtex", "EURLex-4K")
+METHODS = ("dismec", "ppdsparse", "fastxml", "rxml")
+TRIALS = 20
+METRIC = "nDCG@5"
+#: Trials are kept here, so that an interrupted run goes on.
+KEPT = Path(tempfile.gettempdir()) / "umpteen-tuning"
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", default=["Bibtex", "EURLex-4K"])
-    parser.add_argument("--methods", nargs="+", default=["dismec", "ppdsparse", "fastxml", "rxml"])
-    parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--metric", default="nDCG@5")
-    options = parser.parse_args()
+
+def measure(name: str, repeats: int) -> str:
+    train, test = read(name)
+    KEPT.mkdir(exist_ok=True)
     rows = []
-    for name in options.sets:
-        train, test = read(name)
-        for method in options.methods:
-            started = time.perf_counter()
-            found = umpteen.tune(method, train.X, train.Y, trials=options.trials, metric=options.metric, threads=2)
-            seconds = time.perf_counter() - started
-            models = [method_class(method)(threads=2), found.make(threads=2)]
-            scores = [join(precisions(model.fit(train.X, train.Y), test)) for model in models]
-            given_up = sum(trial.value is None for trial in found.trials)
-            values = f"{found.default_value:.2f} → {found.value:.2f}"
-            rows.append([name, method, values, describe(found.params), *scores,
-                         f"{seconds:.0f} s, {given_up} of {len(found.trials)} given up"])  # fmt: skip
-            print(rows[-1], flush=True)
-    header = ["data", "method", f"{options.metric} on held-out rows", "settings found", "defaults, test P@1 / 3 / 5",
-              "tuned, test P@1 / 3 / 5", "time"]  # fmt: skip
-    text = (
-        f"{options.trials} trials each; a fifth of the training rows is held out; the test rows are looked at once, "
-        f"after the search.\n\n{table(header, rows)}"
+    for method in METHODS:
+        started = time.process_time()
+        found = umpteen.tune(
+            method, train.X, train.Y, trials=TRIALS, metric=METRIC, threads=2, journal=KEPT / f"{name}.{method}"
+        )
+        seconds = time.process_time() - started
+        models = [method_class(method)(threads=2), found.make(threads=2)]
+        scores = [join(precisions(model.fit(train.X, train.Y), test)) for model in models]
+        given_up = sum(trial.value is None for trial in found.trials)
+        values = f"{found.default_value:.2f} → {found.value:.2f}"
+        rows.append(
+            [
+                method,
+                values,
+                describe(found.params),
+                *scores,
+                f"{given_up} of {len(found.trials)}",
+                f"{seconds:.0f} s",
+            ]
+        )
+        print("  ", rows[-1], file=sys.stderr, flush=True)
+    header = ["method", f"{METRIC} on held-out rows", "settings found", "defaults, test P@1 / 3 / 5",
+              "tuned, test P@1 / 3 / 5", "trials given up", "CPU time"]  # fmt: skip
+    return (
+        f"{TRIALS} trials each; a fifth of the training rows is held out; the test rows are looked at once, after the "
+        f"search.\n\n{table(header, rows)}"
     )
-    command = f"python benchmarks/tuning.py --sets {' '.join(options.sets)} --methods {' '.join(options.methods)}"
-    write_result("tuning", "What tuning finds", text, f"{command} --trials {options.trials}")
 
 
 if __name__ == "__main__":
-    main()
+    run_parts("tuning", "What tuning finds", {name: (name, partial(measure, name)) for name in SETS})

@@ -12,6 +12,7 @@ import umpteen
 from umpteen.cli.main import app
 from umpteen.errors import DataError, ParamError
 from umpteen.methods import METHODS, method_class
+from umpteen.methods.one_vs_rest import Alphas
 from umpteen.tuning import SPACES, OneOf
 
 
@@ -38,6 +39,28 @@ def test_better_than_the_defaults_on_bibtex(bibtex, method):
         for model in (method_class(method)(threads=2), found.make(threads=2))
     ]
     assert scores[1] > scores[0]
+
+
+@pytest.mark.parametrize("cls", [umpteen.DiSMEC, umpteen.PPDSparse])
+def test_a_start_from_fewer_rows_saves_rounds_and_ends_at_the_same_optimum(bibtex, cls):
+    train, _ = bibtex
+    some = np.flatnonzero(np.arange(train.n_rows) % 2)
+    settings = {"solver": "dual"} if cls is umpteen.DiSMEC else {}
+    models = [cls(eps=1e-4, prune=0, labels_per_shard=50, threads=2, **settings) for _ in range(4)]
+    few, cold, warm, there = models
+    few.alphas, cold.alphas = Alphas(), Alphas()
+    few.fit(train.X[some], train.Y[some])
+    cold.fit(train.X, train.Y)
+    warm.alphas = Alphas(few.alphas.on(some, train.n_rows))
+    assert warm.alphas.start.shape == (train.n_labels, train.n_rows)
+    assert not warm.alphas.start[:, 0].nnz  # a row nothing is known of yet
+    there.alphas = Alphas(cold.alphas.on(np.arange(train.n_rows), train.n_rows))
+    scores = [model.fit(train.X, train.Y).predict_topk(train.X, 5)[1] for model in (cold, warm, there)]
+    for other in scores[1:]:
+        assert np.abs(other - scores[0]).max() < 0.02
+    if cls is umpteen.PPDSparse:
+        visits = [model.stats_["rounds"].sum() for model in (cold, warm, there)]
+        assert visits[2] < visits[1] < visits[0]
 
 
 def test_bad_trials_are_given_up_and_a_journal_goes_on(bibtex, tmp_path, monkeypatch):

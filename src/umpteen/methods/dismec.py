@@ -217,7 +217,9 @@ class DiSMEC(OneVsRest):
                 max_rounds=int(self.max_rounds),
                 threads=resources.threads,
                 token=resources.token,
+                **self.start_of(labels),
             )
+            self.keep_alphas(labels, solved)
             return LabelWeights(sp.csr_matrix(solved["weights"], shape), solved["bias"])
         rows_of = data.rows_of[:, labels]
         solve = _native.solve_panels if self.loss == "logistic" else _native.solve_svms

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen import __version__, _native
@@ -101,8 +102,48 @@ class LabelBlocks(Method):
         return LinearShard.from_weights(trained.W, trained.bias, labels, self.weight_type)
 
 
+class Alphas:
+    """Dual variables of a method that solves the dual: where to start from, and what was found.
+
+    Parameters
+    ----------
+    start
+        Labels x rows; None for all zero.
+    """
+
+    def __init__(self, start: Csr | None = None) -> None:
+        self.start = start
+        self._found: list[tuple[NDArray[np.int32], Any]] = []
+
+    def on(self, rows: NDArray[np.int64], n_rows: int) -> Csr | None:
+        """What was found, if anything, where the rows trained on are these of `n_rows` others, rising."""
+        if not self._found:
+            return None
+        found = sp.vstack([sp.csr_matrix(alphas, (len(ids), len(rows))) for ids, alphas in self._found], format="csr")
+        found = found[np.argsort(np.concatenate([ids for ids, _ in self._found]))]
+        return make_csr(found.data, rows[found.indices].astype(np.int32), found.indptr, (found.shape[0], n_rows))
+
+    def keep(self, labels: NDArray[np.int32], alphas: Any) -> None:
+        self._found.append((labels, alphas))
+
+
 class OneVsRest(LabelBlocks):
     """A method that trains each label's weights on their own, so that labels can be added later."""
+
+    #: Set before training to start the dual solver near its solution, and to have its solution.
+    alphas: Alphas | None = None
+
+    def start_of(self, labels: NDArray[np.int32]) -> dict[str, Any]:
+        """What the dual solver is told of these labels' start."""
+        if self.alphas is None:
+            return {}
+        start = self.alphas.start[labels] if self.alphas.start is not None else None
+        given = (start.data, start.indices, start.indptr.astype(np.int64)) if start is not None else None
+        return {"start": given, "keep_alphas": True}
+
+    def keep_alphas(self, labels: NDArray[np.int32], solved: dict[str, Any]) -> None:
+        if self.alphas is not None:
+            self.alphas.keep(labels, solved["alphas"])
 
     @abc.abstractmethod
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:

@@ -185,7 +185,11 @@ class PPDSparse(OneVsRest):
 
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         lambda_, tau = self.chosen_
-        solved = self.solve(data, labels, lambda_=lambda_, tau=tau, threads=resources.threads, token=resources.token)
+        solved = self.solve(
+            data, labels, lambda_=lambda_, tau=tau, threads=resources.threads, token=resources.token,
+            **self.start_of(labels),
+        )  # fmt: skip
+        self.keep_alphas(labels, solved)
         resources.notes.append({name: solved[name] for name in _STATS})
         return LabelWeights(sp.csr_matrix(solved["weights"], (len(labels), data.X.shape[1])), solved["bias"])
 
