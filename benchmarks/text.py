@@ -2,8 +2,8 @@
 
     python benchmarks/text.py [StackExchange-Cooking | Debian-Tags | Nuclei-Tags | Tate-Subjects]
 
-The numbers are those of the data sets' own train.txt.xz. Settings of our features make the same of the texts ("words"),
-and pairs of words are tried beside them.
+The numbers are those of the data sets' own train.txt.xz. Settings of our features make the same of the texts
+("words"), and pairs of words are tried beside them.
 """
 
 from __future__ import annotations

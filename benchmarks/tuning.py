@@ -53,8 +53,8 @@ def measure(name: str, repeats: int) -> str:
     header = ["method", f"{METRIC} on held-out rows", "settings found", "defaults, test P@1 / 3 / 5",
               "tuned, test P@1 / 3 / 5", "trials given up", "CPU time"]  # fmt: skip
     return (
-        f"{TRIALS} trials each; a fifth of the training rows is held out; the test rows are looked at once, after the "
-        f"search.\n\n{table(header, rows)}"
+        f"{TRIALS} trials each; a fifth of the training rows is held out; the test rows are looked at once, after "
+        f"the search.\n\n{table(header, rows)}"
     )
 
 

@@ -195,15 +195,21 @@ class Method(Parameters, abc.ABC):
         self.validate()
         X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
         self._check_training(X, Y, Y.shape[1], label_names)
+        own_header, own_parts = self._train_helpers(X, Y, progress)
         steps = self.preprocessing().fit(X)
         data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
-        shared = _shared_parts(steps, count_labels(Y, "Y").counts, label_names) | dict(extra_parts)
+        counts = count_labels(Y, "Y").counts
+        shared = {**_shared_parts(steps, counts, label_names), **own_parts, **extra_parts}
         tasks = self.plan(data)  # before the header: it may settle parameters
-        header = self._header(X.shape, Y.shape[1], steps) | dict(extra_header)
+        header = {**self._header(X.shape, Y.shape[1], steps), **own_header, **extra_header}
         if model_dir is not None:
             header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y)}
         self._train(data, tasks, {}, header, shared, model_dir, resume, progress, again)
         return self
+
+    def _train_helpers(self, X: Csr, Y: Csr, progress: bool | Listener) -> tuple[dict[str, Any], dict[str, Part]]:
+        """What a method keeps in its model beside its shards, as entries of the header and parts."""
+        return {}, {}
 
     def _check_training(self, X: Csr, Y: Csr, n_labels: int, names: Sequence[str] | None) -> None:
         """Refuses data to train `n_labels` labels from that cannot be used, before anything is done with it."""

@@ -15,7 +15,6 @@ With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, ClassVar, Self
 
@@ -24,7 +23,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen import _native
-from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr, offsets
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts, check_constants, propensities
@@ -247,35 +245,21 @@ class DiSMEC(OneVsRest):
 
     # --- candidates -----------------------------------------------------------------------------------------------
 
-    def _fit(
-        self,
-        X: Any,
-        Y: Any,
-        model_dir: PathLike | None,
-        label_names: Sequence[str] | None,
-        resume: bool,
-        progress: bool | Listener,
-        extra_header: Mapping[str, Any],
-        extra_parts: Mapping[str, Part],
-        again: bool = False,
-    ) -> Self:
-        self.validate()
-        header, parts = dict(extra_header), dict(extra_parts)
-        if self.candidates is not None:
-            tree = self.candidates
-            X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
-            if not hasattr(tree, "model_"):
-                tree = LabelTree(**tree.get_params()).fit(X, Y, progress=progress)
-            elif (tree.n_features_in_, tree.n_labels_) != (X.shape[1], Y.shape[1]):
-                raise ParamError(
-                    f"candidates must have {X.shape[1]} features and {Y.shape[1]} labels, "
-                    f"but has {tree.n_features_in_} and {tree.n_labels_}"
-                )
-            shards = {shard_name(i): part for i, part in enumerate(tree.model_.to_parts())}
-            params = tree._fitted_header["params"] | {"beam": tree.beam}  # which may be set after training
-            header["candidates"] = {"header": tree._fitted_header | {"params": params}, "n_shards": len(shards)}
-            parts |= {_CANDIDATES + name: part for name, part in (tree._shared | shards).items()}
-        return super()._fit(X, Y, model_dir, label_names, resume, progress, header, parts, again)
+    def _train_helpers(self, X: Csr, Y: Csr, progress: bool | Listener) -> tuple[dict[str, Any], dict[str, Part]]:
+        tree = self.candidates
+        if tree is None:
+            return {}, {}
+        if not hasattr(tree, "model_"):
+            tree = LabelTree(**tree.get_params()).fit(X, Y, progress=progress)
+        elif (tree.n_features_in_, tree.n_labels_) != (X.shape[1], Y.shape[1]):
+            raise ParamError(
+                f"candidates must have {X.shape[1]} features and {Y.shape[1]} labels, "
+                f"but has {tree.n_features_in_} and {tree.n_labels_}"
+            )
+        shards = {shard_name(i): part for i, part in enumerate(tree.model_.to_parts())}
+        params = tree._fitted_header["params"] | {"beam": tree.beam}  # which may be set after training
+        header = {"candidates": {"header": tree._fitted_header | {"params": params}, "n_shards": len(shards)}}
+        return header, {_CANDIDATES + name: part for name, part in (tree._shared | shards).items()}
 
     def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
         super()._attach(header, shared, shards)

@@ -35,8 +35,10 @@ _NAMES_KEPT = 1 << 16
 _FREQUENT = 20
 #: Rows in one kernel call: enough to keep the kernel busy, few enough to answer the first in milliseconds.
 _ROWS_PER_CALL = 256
-#: Less work than this, in seconds or characters, is done before a second thread has started.
+#: Less work than this, in seconds or characters, is done before a second thread has started. Where many requests
+#: share a call the other cores have the requests to read and write, and each thread visits a forest's nodes anew.
 _WORTH_THREADS = 0.002
+_WORTH_THREADS_AMONG_MANY = 0.01
 _MANY_CHARACTERS = 500_000
 
 
@@ -127,7 +129,8 @@ class OpenModel:
             wanted = [jobs[number].asking.top_k for number, _ in members]
             rows = [row + i for number, row in members for i in range(len(jobs[number].documents))]
             started = time.perf_counter()
-            threads = self._threads if len(rows) * self._row_seconds > _WORTH_THREADS else 1
+            worth = _WORTH_THREADS if len(members) == 1 else _WORTH_THREADS_AMONG_MANY
+            threads = self._threads if len(rows) * self._row_seconds > worth else 1
             labels, scores = self._ranker.rank(
                 X if len(groups) == 1 else X[rows],
                 "auto" if auto else min(max(int(k) for k in wanted if not isinstance(k, str)), self.method.n_labels_),
