@@ -343,23 +343,6 @@ def test_parameters_are_checked(tiny, bad):
         umpteen.DiSMEC(**bad).fit(tiny.X, tiny.Y)
 
 
-def test_resumes_to_the_same_bytes(tmp_path, tiny):
-    class Stop(Exception):
-        pass
-
-    def stop(progress):
-        if progress.shards_done == 2:
-            raise Stop
-
-    model = umpteen.DiSMEC(labels_per_shard=8)
-    with pytest.raises(Stop):
-        model.fit(tiny.X, tiny.Y, tmp_path / "a", progress=stop)
-    model.fit(tiny.X, tiny.Y, tmp_path / "a")
-    model.fit(tiny.X, tiny.Y, tmp_path / "b")
-    for file in (tmp_path / "b").rglob("*.*"):
-        assert file.read_bytes() == (tmp_path / "a" / file.relative_to(tmp_path / "b")).read_bytes()
-
-
 def precision(model, test):
     metrics = umpteen.evaluate(test.Y, model.predict_topk(test.X, 5)[0], deciles=False)
     return [metrics[f"P@{k}"] for k in (1, 3, 5)]

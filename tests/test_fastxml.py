@@ -283,22 +283,6 @@ def test_added_trees_are_those_a_larger_forest_has(tmp_path, tiny, cls):
         cls(n_trees=1).fit(tiny.X, tiny.Y).add_trees(1, tiny.X[:100], tiny.Y[:100])
 
 
-def test_resumes_to_the_same_bytes(tmp_path, tiny):
-    class Stop(Exception):
-        pass
-
-    def stop(progress):
-        if progress.shards_done == 2:
-            raise Stop
-
-    model = umpteen.FastXML(n_trees=5, threads=1)
-    with pytest.raises(Stop):
-        model.fit(tiny.X, tiny.Y, tmp_path / "a", progress=stop)
-    model.fit(tiny.X, tiny.Y, tmp_path / "a")
-    model.fit(tiny.X, tiny.Y, tmp_path / "b")
-    assert files(tmp_path / "a") == files(tmp_path / "b")
-
-
 def test_damaged_trees_are_refused_or_harmless(tiny):
     model = umpteen.FastXML(n_trees=2).fit(tiny.X, tiny.Y).model_
     for name, change, message in [

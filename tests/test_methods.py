@@ -1,13 +1,15 @@
-"""What every method must honour, and what centroids are."""
+"""Methods inside scikit-learn, interrupted and short of memory, pruned; and what centroids are.
+
+What every method must honour is in umpteen.checks, and tests/test_checks.py runs it.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import umpteen
-from umpteen.errors import DataError, MemoryLimitError, ModelExistsError, NotFittedError, ParamError
+from umpteen.errors import MemoryLimitError, ModelExistsError, NotFittedError, ParamError
 from umpteen.memory import Estimate, available_memory, check_fits, format_bytes
 from umpteen.methods import METHODS, method_class
 from umpteen.methods.one_vs_rest import OneVsRest
@@ -15,36 +17,7 @@ from umpteen.methods.one_vs_rest import OneVsRest
 from .reference import unit_rows
 
 ALL = [method_class(name) for name in METHODS]
-#: Settings that give four shards on the data called tiny.
-FOUR_SHARDS = {
-    "label-tree": {"n_trees": 4},
-    "fastxml": {"n_trees": 4},
-    "pfastrexml": {"n_trees": 3},
-    "rxml": {"n_learners": 4},
-    "sleec": {"n_learners": 4},
-}
-#: Methods that train all labels in one shard, and a count among their parameters.
-ONE_SHARD = {"rxml-global": "rank"}
 every_method = pytest.mark.parametrize("cls", ALL, ids=list(METHODS))
-
-
-@every_method
-def test_parameters_follow_scikit_learn(cls):
-    from sklearn.base import clone
-
-    defaults = cls.param_defaults()
-    model = cls()
-    assert model.get_params() == defaults
-    for name, value in defaults.items():
-        assert getattr(model, name) is value or getattr(model, name) == value
-    model.set_params(threads=1)
-    copy = clone(model)
-    assert copy is not model
-    assert copy.get_params() == model.get_params()
-    assert repr(cls()) == f"{cls.__name__}()"
-    assert repr(model) == f"{cls.__name__}(threads=1)"
-    with pytest.raises(ParamError, match=f"{cls.name} has no parameter 'colour'; its parameters are "):
-        model.set_params(colour=1)
 
 
 @every_method
@@ -57,177 +30,6 @@ def test_works_in_a_pipeline_and_a_grid_search(cls, tiny):
     assert pipeline.predict(tiny.X).shape == tiny.Y.shape
     search = GridSearchCV(cls(), {"normalize": [True, False]}, cv=2).fit(tiny.X, tiny.Y)
     assert 0 < search.best_score_ <= 1
-
-
-@every_method
-def test_inputs_are_not_changed(cls, tiny):
-    X, Y = tiny.X.copy(), tiny.Y.copy()
-    cls(tfidf=True).fit(X, Y).predict_topk(X)
-    for mine, original in ((X, tiny.X), (Y, tiny.Y)):
-        np.testing.assert_array_equal(mine.data, original.data)
-        np.testing.assert_array_equal(mine.indices, original.indices)
-        np.testing.assert_array_equal(mine.indptr, original.indptr)
-
-
-@every_method
-def test_any_kind_of_matrix_is_taken(cls, tiny):
-    want = cls().fit(tiny.X, tiny.Y).predict_topk(tiny.X)
-    kinds = [
-        (sp.csr_array(tiny.X), sp.csr_array(tiny.Y)),
-        (tiny.X.tocsc(), tiny.Y.tocoo()),
-        (tiny.X.toarray(), tiny.Y.toarray().astype(bool)),
-        (tiny.X.astype(np.float64), tiny.Y.astype(np.int64)),
-    ]
-    shuffled = tiny.X.copy()
-    for i in range(tiny.n_rows):
-        row = slice(*shuffled.indptr[i : i + 2])
-        shuffled.indices[row], shuffled.data[row] = (
-            shuffled.indices[row][::-1].copy(),
-            shuffled.data[row][::-1].copy(),
-        )
-    shuffled.has_sorted_indices = False
-    kinds.append((shuffled, tiny.Y))
-    for X, Y in kinds:
-        got = cls().fit(X, Y).predict_topk(X)
-        np.testing.assert_array_equal(got[0], want[0])
-        np.testing.assert_array_equal(got[1], want[1])
-    assert not shuffled.has_sorted_indices  # the caller's matrix is left as it was
-
-
-@every_method
-def test_bad_input_is_refused(cls, tiny):
-    for X, Y, message in [
-        (tiny.X[:10], tiny.Y, "X and Y must have as many rows, but have 10 and 300"),
-        (tiny.X[:0], tiny.Y[:0], "training needs at least one row, but there is none"),
-        (tiny.X[:, :0], tiny.Y, "training needs at least one feature, but there is none"),
-        (tiny.X, tiny.Y[:, :0], "training needs at least one label, but there is none"),
-        (
-            np.full((2, 2), np.nan),
-            np.eye(2),
-            "X must hold finite 32-bit numbers, no NaN or inf, but row 0, column 0 is nan",
-        ),
-        (
-            np.full((2, 2), 1e39),
-            np.eye(2),
-            "X must hold finite 32-bit numbers, no NaN or inf, but row 0, column 0 is 1e",
-        ),
-        (np.ones(3), np.eye(3), "X must have two dimensions, but has 1"),
-        (np.array([["a", "b"]]), np.eye(1), "X must hold real numbers, but its type is <U1"),
-    ]:
-        with pytest.raises(DataError, match=message):
-            cls().fit(X, Y)
-    with pytest.raises(DataError, match="there must be 40 label names, but there are 1"):
-        cls().fit(tiny.X, tiny.Y, label_names=["one"])
-    model = cls().fit(tiny.X, tiny.Y)
-    with pytest.raises(DataError, match="X must have 200 columns, but has 7"):
-        model.predict_topk(tiny.X[:, :7])
-    for top_k in (0, -1, 2.5, True):
-        with pytest.raises(ParamError, match="top_k must be an integer of at least 1, but is"):
-            model.predict_topk(tiny.X, top_k)
-    with pytest.raises(NotFittedError, match="is not fitted; call fit first"):
-        cls().predict_topk(tiny.X)
-    with pytest.raises(ParamError, match="threads must be an integer of at least 1, but is 0"):
-        cls(threads=0).fit(tiny.X, tiny.Y)
-
-
-@every_method
-@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 5, 3), (5, 1, 1), (20, 3, 1)])
-def test_tiny_and_degenerate_data(cls, shape):
-    n, d, n_labels = shape
-    model = cls().fit(np.ones((n, d)), np.ones((n, n_labels)))
-    labels, scores = model.predict_topk(np.ones((n, d)), 2)
-    assert labels.shape == scores.shape == (n, 2)
-    assert (labels[:, 0] == 0).all()
-    empty = cls().fit(sp.csr_matrix((n, d)), sp.csr_matrix((n, n_labels)))
-    assert (empty.predict_topk(np.ones((n, d)), 2)[0] == -1).all()  # nothing was trained, nothing is ranked
-
-
-@every_method
-def test_a_label_without_rows_is_never_ranked(cls, tiny):
-    Y = sp.hstack([tiny.Y[:, :20], sp.csr_matrix((300, 1)), tiny.Y[:, 20:]], format="csr")
-    labels, _ = cls().fit(tiny.X, Y).predict_topk(tiny.X, 41)
-    assert 20 not in labels
-    assert (labels[:, -1] == -1).all()
-
-
-@every_method
-def test_threads_and_batches_agree(cls, tiny):
-    model = cls().fit(tiny.X, tiny.Y)
-    want = model.predict_topk(tiny.X, 6, threads=1)
-    for threads in (2, 7):
-        for a, b in zip(model.predict_topk(tiny.X, 6, threads=threads), want, strict=True):
-            np.testing.assert_array_equal(a, b)
-    for i in range(0, 300, 13):
-        labels, scores = model.predict_topk(tiny.X[i], 6)
-        np.testing.assert_array_equal(labels[0], want[0][i])
-        np.testing.assert_array_equal(scores[0], want[1][i])
-
-
-@every_method
-def test_broken_sparse_matrices_are_refused_not_crashed_on(cls, tiny):
-    def broken(matrix, part, at, value):
-        matrix = matrix.copy()
-        getattr(matrix, part)[at] = value
-        return matrix
-
-    for part, at, value, message in [
-        ("indices", 2, 50_000_000, r"indices must be in \[0, \d+\), but one is 50000000"),
-        ("indices", 2, -7, r"indices must be in \[0, \d+\), but one is -7"),
-        ("indptr", 5, 10**6, "indptr must rise from 0 to its .* indices, but does not"),
-        ("indptr", -1, 1, "indptr must rise from 0 to its .* indices, but does not"),
-    ]:
-        for kind in ("tocsr", "tocsc"):
-            with pytest.raises(DataError, match=f"X's {message}"):
-                cls().fit(broken(getattr(tiny.X, kind)(), part, at, value), tiny.Y)
-            with pytest.raises(DataError, match=f"Y's {message}"):
-                cls().fit(tiny.X, broken(getattr(tiny.Y, kind)(), part, at, value))
-    for value in (np.nan, np.inf, -1):
-        with pytest.raises(
-            DataError, match="Y must hold 0 where a row lacks a label and 1 where it has it, but holds"
-        ):
-            cls().fit(tiny.X, broken(tiny.Y, "data", 0, value))
-
-
-@every_method
-def test_any_number_of_labels_may_be_asked_for(cls, tiny):
-    model = cls().fit(tiny.X, tiny.Y)
-    labels, scores = model.predict_topk(tiny.X[:3], 1000)
-    assert labels.shape == scores.shape == (3, 1000)
-    assert (labels[:, 40:] == -1).all()
-    for top_k in (2**31, 2**62, 2**70):
-        with pytest.raises(ParamError, match="top_k must be at most 2147483647, but is"):
-            model.predict_topk(tiny.X[:3], top_k)
-    with pytest.raises(MemoryLimitError, match="ask for fewer labels or fewer rows"):
-        model.predict_topk(tiny.X, 2**31 - 1)
-    for top_k in ("abc", None, float("nan")):
-        with pytest.raises(ParamError, match="top_k must be an integer of at least 1, but is"):
-            model.predict_topk(tiny.X, top_k)
-
-
-@every_method
-def test_copies_and_pickles(cls, tiny):
-    import copy
-    import pickle
-
-    from sklearn.base import clone
-
-    model = cls().fit(tiny.X, tiny.Y, label_names=[f"n{i}" for i in range(40)])
-    want = model.predict_topk(tiny.X, 5, exclude=["n3"])
-    for same in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        for a, b in zip(same.predict_topk(tiny.X, 5, exclude=["n3"]), want, strict=True):
-            np.testing.assert_array_equal(a, b)
-    with pytest.raises(NotFittedError):
-        clone(model).predict_topk(tiny.X)
-
-
-@every_method
-def test_parameters_are_checked_for_their_kind(cls, tiny):
-    (count,) = [ONE_SHARD[cls.name]] if cls.name in ONE_SHARD else FOUR_SHARDS.get(cls.name, {"labels_per_shard": 10})
-    for bad in ({count: "abc"}, {count: 1.5}, {count: True}, {"tfidf": 1}, {"normalize": "no"},
-                {"threads": "x"}, {"threads": float("inf")}, {"threads": 99999}):  # fmt: skip
-        (name,) = bad
-        with pytest.raises(ParamError, match=f"{name} must be .*, but is"):
-            cls(**bad).fit(tiny.X, tiny.Y)
 
 
 @every_method
@@ -262,37 +64,6 @@ print("done", flush=True)
     assert time.monotonic() - started < 1.5
     assert "KeyboardInterrupt" in err
     assert "done" not in out
-
-
-@every_method
-def test_labels_by_name(cls, tiny):
-    names = [f"n{i}" for i in range(40)]
-    model = cls().fit(tiny.X, tiny.Y, label_names=names)
-    best = model.predict_topk(tiny.X, 1)[0][:, 0]
-    by_name = model.predict_topk(tiny.X, 1, exclude=[names[best[0]]])[0][:, 0]
-    np.testing.assert_array_equal(by_name, model.predict_topk(tiny.X, 1, exclude=[best[0]])[0][:, 0])
-    assert by_name[0] != best[0]
-    assert set(np.unique(model.predict_topk(tiny.X, 5, include="n3")[0])) == {-1, 3}
-    for same in (3, {3}, (3,), {3: "x"}.keys(), frozenset({"n3"}), np.array([3])):
-        assert set(np.unique(model.predict_topk(tiny.X, 5, include=same)[0])) == {-1, 3}
-    with pytest.raises(ParamError, match="exclude holds the unknown label 'law'"):
-        model.predict_topk(tiny.X, exclude=["law"])
-    with pytest.raises(ParamError, match="include holds label names, but the model has none"):
-        cls().fit(tiny.X, tiny.Y).predict_topk(tiny.X, include=["n3"])
-
-
-@every_method
-def test_predict_and_score(cls, tiny):
-    model = cls().fit(tiny.X, tiny.Y)
-    labels, _ = model.predict_topk(tiny.X, 3)
-    predicted = model.predict(tiny.X, 3)
-    for i in range(tiny.n_rows):
-        assert sorted(labels[i]) == predicted[i].indices.tolist()
-    metrics = umpteen.evaluate(tiny.Y, labels, k=(1,))
-    assert model.score(tiny.X, tiny.Y) == pytest.approx(metrics["P@1"] / 100)
-    assert cls().fit(tiny.X, sp.csr_matrix((300, 2))).score(tiny.X, np.ones((300, 2))) == 0  # nothing is ranked
-    with pytest.raises(DataError, match="X and Y must have as many rows, but have 300 and 10"):
-        model.score(tiny.X, tiny.Y[:10])
 
 
 @pytest.mark.parametrize("cls", [cls for cls in ALL if issubclass(cls, OneVsRest)])
@@ -346,16 +117,6 @@ def test_pruning_to_a_directory_takes_the_memory_of_a_shard(tmp_path):
 def test_only_linear_models_are_pruned(tiny):
     with pytest.raises(ParamError, match="only linear models have weights to prune, but .* of the family forest"):
         umpteen.FastXML(n_trees=1).fit(tiny.X, tiny.Y).pruned(0.1)
-
-
-@every_method
-def test_progress_is_told(cls, tiny):
-    told = []
-    settings = {} if cls.name in ONE_SHARD else FOUR_SHARDS.get(cls.name, {"labels_per_shard": 10})
-    cls(**settings).fit(tiny.X, tiny.Y, progress=told.append)
-    assert [p.shards_done for p in told] == ([0, 1] if cls.name in ONE_SHARD else [0, 1, 2, 3, 4])
-    assert told[0].done == 0
-    assert told[-1].done == told[-1].total
 
 
 @every_method

@@ -28,6 +28,7 @@ from umpteen.memory import Estimate
 from umpteen.methods.base import Method, TrainingData, fingerprint_parts
 from umpteen.models.calibration import Calibration
 from umpteen.models.explanation import Explanation
+from umpteen.models.model import check_ranking_fits
 from umpteen.models.store import Part
 from umpteen.params import check_count
 from umpteen.progress import Listener
@@ -291,6 +292,7 @@ class BlendModel:
     ) -> Ranking:
         """The best labels of each row, best first, by the weighted sum of the members' probabilities."""
         top_k = check_count("top_k", top_k)
+        check_ranking_fits(X.shape[0], 2 * top_k)
         wanted = max(min(self.candidates, self.n_labels), min(top_k, self.n_labels))
         blocks = []
         for start in range(0, max(X.shape[0], 1), _ROWS_AT_A_TIME):

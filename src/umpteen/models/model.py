@@ -64,15 +64,20 @@ def rank_labels(
     n_threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
     top_k = check_count("top_k", top_k)
     ranked = min(top_k, n_labels)
-    n_bytes = 8 * X.shape[0] * (top_k + ranked)
-    if n_bytes > _WORTH_CHECKING:
-        check_fits(Estimate(n_bytes, 0), "ask for fewer labels or fewer rows at a time")
+    check_ranking_fits(X.shape[0], top_k + ranked)
     labels, scores = scorer.topk(offsets(X), X.indices, X.data, ranked, n_threads, allowed)
     if ranked < top_k:
         pads = ((0, 0), (0, top_k - ranked))
         labels = np.pad(labels, pads, constant_values=-1)
         scores = np.pad(scores, pads, constant_values=-np.inf)
     return labels, scores
+
+
+def check_ranking_fits(n_rows: int, width: int) -> None:
+    """Refuses rankings of so many labels for so many rows as memory would not hold."""
+    n_bytes = 8 * n_rows * width
+    if n_bytes > _WORTH_CHECKING:
+        check_fits(Estimate(n_bytes, 0), "ask for fewer labels or fewer rows at a time")
 
 
 def allow_labels(exclude: ArrayLike | None, include: ArrayLike | None, n_labels: int) -> NDArray[np.bool_] | None:
