@@ -309,6 +309,8 @@ def test_other_refusals(client):
         ("/v1/models/nothing", "GET", 404, "unknown_model"),
         ("/v1/labels?limit=0", "GET", 422, "invalid_request"),
         ("/v1/labels?limit=x", "GET", 422, "invalid_request"),
+        ("/v1/labels?limit=00000000100000000", "GET", 422, "invalid_request"),  # its first nine digits are a 1
+        (f"/v1/labels?limit=000000001{'0' * 5000}", "GET", 422, "invalid_request"),
         (f"/v1/labels?query={'a' * 201}", "GET", 422, "invalid_request"),
     ]:
         answer = client.request(method, path)

@@ -83,7 +83,7 @@ class Api:
         if len(query) > LONGEST_QUERY:
             raise Problem(422, "invalid_request", f"query may have {LONGEST_QUERY} characters, but has {len(query)}")
         limit = request.query_params.get("limit", "20")
-        if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_LABELS):
+        if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= MOST_LABELS):
             raise Problem(
                 422, "invalid_request", f"limit must be a number from 1 to {MOST_LABELS}, but is {limit!r:.50}"
             )
