@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -289,27 +286,6 @@ def test_same_seed_same_bytes_whatever_the_threads(tmp_path, tiny, params):
         assert model_bytes(tmp_path / str(threads)) == want
     other = umpteen.PDSparse(seed=1, **params).fit(tiny.X, tiny.Y)
     assert (other.model_.to_weights()[0] != umpteen.load(tmp_path / "1").model_.to_weights()[0]).nnz > 0
-
-
-def test_a_killed_run_is_trained_anew_to_the_same_bytes(tmp_path, tiny):
-    """Two of four shards are there when the process is killed; the joint problem is solved again, from the start."""
-    code = f"""
-import os, signal, umpteen
-data = umpteen.make_synthetic(300, 200, 40, labels_per_row=3, features_per_row=20, seed=7)
-def stop(progress):
-    if progress.shards_done == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-umpteen.PDSparse(labels_per_shard=10).fit(data.X, data.Y, {str(tmp_path / "a")!r}, progress=stop)
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    shards = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").glob("shard-*")}
-    assert len(shards) >= 2
-    model = umpteen.PDSparse(labels_per_shard=10)
-    model.fit(tiny.X, tiny.Y, tmp_path / "a")
-    model.fit(tiny.X, tiny.Y, tmp_path / "b")
-    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
-    for name, written in shards.items():
-        assert (tmp_path / "a" / name).stat().st_mtime_ns == written
 
 
 def test_what_is_told_of_passes(bibtex):

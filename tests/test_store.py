@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -270,40 +267,6 @@ def test_only_parts_of_this_run_belong_to_the_model(tmp_path, tiny):
     }  # fmt: skip
 
 
-KILLED = """
-import sys, time, umpteen
-data = umpteen.make_synthetic(300, 200, 40, labels_per_row=3, features_per_row=20, seed=7)
-original = umpteen.Centroid.train_labels
-def slow(self, *args):
-    time.sleep(0.02)
-    return original(self, *args)
-umpteen.Centroid.train_labels = slow
-print("ready", flush=True)
-umpteen.Centroid(labels_per_shard=1, threads=2).fit(data.X, data.Y, sys.argv[1])
-"""
-
-
-@pytest.mark.parametrize("delay", [0.05, 0.12, 0.2, 0.3])
-def test_a_killed_run_leaves_only_whole_shards_and_resumes(tmp_path, tiny, delay):
-    path = tmp_path / "killed.model"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"ready\n"
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    n_shards = 0
-    if path.exists():
-        for shard in path.glob("shard-*"):
-            record = json.loads((shard / "part.json").read_text())
-            for name, entry in record["arrays"].items():
-                assert (shard / f"{name}.npy").stat().st_size == entry["bytes"]
-            n_shards += 1
-    assert n_shards < 40
-    umpteen.Centroid(labels_per_shard=1).fit(tiny.X, tiny.Y, path)
-    umpteen.Centroid(labels_per_shard=1).fit(tiny.X, tiny.Y, tmp_path / "whole.model")
-    assert tree(path) == tree(tmp_path / "whole.model")
-
-
 # --- no space, no permission ----------------------------------------------------------------------------------------
 
 
@@ -396,6 +359,29 @@ def test_a_flipped_byte_is_found_by_checksums(model_dir):
         ModelCorruptError, match=r"shard-00001/weights\.npy: its SHA-256 must be [0-9a-f]{64}, but is"
     ):
         umpteen.load(model_dir, checksums=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["preprocessing"].update(normalize=False),
+        lambda m: m["parts"]["shard-00001"]["scalars"].update(scale=4.0),
+        lambda m: m["shards"].reverse(),
+        lambda m: m.update(n_train_rows=299),
+    ],
+)
+def test_a_changed_manifest_is_found_by_checksums(model_dir, change):
+    umpteen.load(model_dir, checksums=True)
+    edit_manifest(model_dir, change)
+    umpteen.load(model_dir)  # it still describes a model
+    with pytest.raises(ModelCorruptError, match=r"manifest\.json: the SHA-256 of its entries must be '[0-9a-f]{64}'"):
+        umpteen.load(model_dir, checksums=True)
+
+
+def test_a_manifest_without_a_checksum_is_read(model_dir):
+    """As models had it before there was one."""
+    edit_manifest(model_dir, lambda m: m.pop("manifest_sha256"))
+    umpteen.load(model_dir, checksums=True)
 
 
 def test_every_flipped_byte_of_a_header_or_index_is_refused_or_harmless(model_dir, tiny):

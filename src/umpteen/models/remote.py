@@ -28,6 +28,7 @@ from umpteen.models.store import (
     finished_already,
     first_manifest,
     format_json,
+    format_manifest,
     parse_json,
     refuse_unless_same,
     unfinished,
@@ -181,7 +182,7 @@ class RemoteWriter(ModelWriter):
         return _read_record(self.folder, name)
 
     def _write_manifest(self) -> None:
-        self.folder.write(MANIFEST, [format_json(self.manifest)])
+        self.folder.write(MANIFEST, [format_manifest(self.manifest)])
 
 
 class RemoteReader(ModelReader):
@@ -190,7 +191,7 @@ class RemoteReader(ModelReader):
     def __init__(self, path: PathLike, *, checksums: bool = False) -> None:
         self.folder = RemoteFolder(str(path))
         self.path = self.folder  # type: ignore[assignment]  # for messages
-        self.manifest = _read_manifest(self.folder)
+        self.manifest = _read_manifest(self.folder, checksums=checksums)
         if not self.manifest["complete"]:
             planned = self.manifest["planned"]
             raise unfinished(self.folder, sum(self.folder.has(f"{name}/{PART}") for name in planned), len(planned))
@@ -214,7 +215,8 @@ class RemoteReader(ModelReader):
         return Part(arrays, record["scalars"])
 
 
-def _read_manifest(folder: RemoteFolder) -> dict[str, Any]:
+def _read_manifest(folder: RemoteFolder, *, checksums: bool = False) -> dict[str, Any]:
     if not folder.has(MANIFEST):
         raise ModelMissingError(f"{folder}: holds no {MANIFEST}, so it is not a model directory")
-    return check_manifest(f"{folder}/{MANIFEST}", parse_json(f"{folder}/{MANIFEST}", folder.read(MANIFEST)))
+    file = f"{folder}/{MANIFEST}"
+    return check_manifest(file, parse_json(file, folder.read(MANIFEST)), checksums=checksums)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import glob
+import os
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -12,7 +17,10 @@ from typing import Any
 from umpteen.data.files import PathLike
 from umpteen.errors import ModelError, ModelExistsError
 from umpteen.models.remote import is_url
-from umpteen.models.store import ModelWriter, Part, is_model
+from umpteen.models.store import ModelWriter, Part, explain_os_error, is_model, lock_directory, sync_directory
+
+#: Seconds after which a directory that nobody holds is not one that somebody is about to write.
+_ABANDONED = 60.0
 
 
 def save_parts(
@@ -32,30 +40,69 @@ def save_parts(
         raise ModelError(f"{path}: a model is saved to a directory; to write to a URL, fit with it as model_dir")
     path = Path(path).resolve()
     _refuse_existing(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.new-", dir=path.parent))
+    with explain_os_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _clear_abandoned(path)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.new-", dir=path.parent))
     try:
         names = [shard_name(i) for i in range(n_shards)]
-        with ModelWriter.create(temporary, header, names) as writer:
+        with ModelWriter.create(temporary, header, names) as writer:  # until it is in its place, nobody else's
             for name, part in chain(zip(names, shards, strict=True), shared.items()):
                 writer.write_part(name, part)
             writer.finish()
-        temporary.chmod(0o755)
-        _refuse_existing(path, overwrite)  # writing took a while
-        if overwrite and path.exists():
-            # Two renames: a crash between them leaves the old model under its .old name, never nothing.
-            retired = path.with_name(f".{path.name}.old-{temporary.name.rsplit('-', 1)[1]}")
-            path.rename(retired)
-            temporary.rename(path)
-            shutil.rmtree(retired)
-        else:
-            try:
-                temporary.rename(path)
-            except OSError as error:  # somebody was faster
-                raise _exists(path) from error
+            temporary.chmod(0o755)
+            _refuse_existing(path, overwrite)  # writing took a while
+            if overwrite and path.exists():
+                _replace(path, temporary)
+            else:
+                try:
+                    temporary.rename(path)
+                except OSError as error:
+                    if path.exists():  # somebody was faster
+                        raise _exists(path) from error
+                    raise ModelError(f"{path}: cannot be written ({error.strerror or error})") from error
+            sync_directory(path.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _replace(path: Path, new: Path) -> None:
+    """Puts one directory in the place of another, at once where the system can: there is always one of the two."""
+    if _exchange(new, path):
+        shutil.rmtree(new, ignore_errors=True)  # the old one by now
+        return
+    # Two renames: a crash between them leaves the old model under its .old name.
+    retired = path.with_name(f".{path.name}.old-{new.name.rsplit('-', 1)[1]}")
+    path.rename(retired)
+    new.rename(path)
+    shutil.rmtree(retired, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swaps the names of two directories in one step; False where system or file system cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0)
+
+
+def _clear_abandoned(path: Path) -> None:
+    """Removes what saves to this place left behind that were killed. A save that is going on holds a lock."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.new-*"):
+        try:
+            if time.time() - leftover.stat().st_mtime < _ABANDONED:
+                continue
+            lock = lock_directory(leftover)
+        except (OSError, ModelError):
+            continue
+        if lock is not None:
+            shutil.rmtree(leftover, ignore_errors=True)
+            os.close(lock)
 
 
 def _refuse_existing(path: Path, overwrite: bool) -> None:

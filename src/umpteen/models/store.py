@@ -1,7 +1,7 @@
 """The model directory: a manifest and arrays that are mapped, not read. No pickle; loading runs no code.
 
     eurlex.model/
-      manifest.json            what the model is; the list of its parts with sizes and checksums
+      manifest.json            what the model is; the list of its parts with sizes and checksums; its own checksum
       shard-00000/             one directory per part
         part.json              the part's own record: scalars, and dtype, shape, bytes, SHA-256 of each array
         indptr.npy  weights.npy  …
@@ -11,7 +11,10 @@
 
 The directory is also the checkpoint. A part is written under a temporary name, synced and renamed, so it is there
 whole or not at all; the manifest says ``"complete": false`` and lists the planned shards until the last one is in.
-Opening checks the format, the sizes and every array's header against the manifest, and, on request, the checksums.
+Opening checks the format, the sizes, every array's header against the manifest and every index before it is followed:
+whatever the files hold, there is an error or a ranking of the model's own labels. Scores are only known to be those
+that were trained if the checksums are read too, which is done on request: then no changed byte goes unseen, of arrays
+or manifest. Checksums guard against accidents; who can write the directory can write them as well.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import platform
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +51,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PART = "part.json"
 METRICS = "metrics.json"
+CHECKSUM = "manifest_sha256"
 _WRITERS_OWN = ("format", "format_version", "complete", "planned", "shards", "parts")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _DTYPES = ("uint8", "uint16", "uint32", "int32", "int64", "float16", "float32", "float64")
@@ -106,7 +111,7 @@ class ModelWriter:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ModelError(f"{path}: the model directory cannot be made ({error.strerror})") from error
-        writer = cls(path, manifest, _lock_directory(path))  # first, so that nothing changes while we look
+        writer = cls(path, manifest, lock_directory(path))  # first, so that nothing changes while we look
         try:
             if (path / MANIFEST).exists():
                 if not again:
@@ -161,13 +166,13 @@ class ModelWriter:
             self._check_host()
             if target.exists():
                 return
-        with _explain_os_error(target):
+        with explain_os_error(target):
             temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{name}-", dir=self.path))
             try:
                 record = {"scalars": part.scalars, "arrays": {}}
                 for key, array in part.arrays.items():
                     record["arrays"][key] = _write_array(temporary / f"{key}.npy", key, array)
-                _write_json(temporary / PART, record)
+                _write_bytes(temporary / PART, format_json(record))
                 temporary.chmod(0o755)
                 if target.exists() and not self._guest:
                     shutil.rmtree(target)
@@ -177,7 +182,7 @@ class ModelWriter:
                     if not (self._guest and target.exists()):
                         raise
                     shutil.rmtree(temporary)
-                _sync_directory(self.path)
+                sync_directory(self.path)
                 self._written.add(name)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -206,11 +211,7 @@ class ModelWriter:
         self._write_manifest()
 
     def _write_manifest(self) -> None:
-        with _explain_os_error(self.path / MANIFEST):
-            temporary = self.path / f".tmp-{MANIFEST}"
-            _write_json(temporary, self.manifest)
-            temporary.replace(self.path / MANIFEST)
-            _sync_directory(self.path)
+        _replace_file(self.path / MANIFEST, format_manifest(self.manifest))
 
     def close(self) -> None:
         if self._lock is not None:
@@ -231,7 +232,7 @@ class ModelReader:
 
     def __init__(self, path: PathLike, *, checksums: bool = False) -> None:
         self.path = Path(path)
-        self.manifest = read_manifest(self.path)
+        self.manifest = read_manifest(self.path, checksums=checksums)
         if not self.manifest["complete"]:
             planned = self.manifest["planned"]
             raise unfinished(self.path, sum((self.path / name).exists() for name in planned), len(planned))
@@ -291,7 +292,7 @@ def is_model(path: PathLike) -> bool:
     return (Path(path) / MANIFEST).is_file()
 
 
-def read_manifest(path: PathLike) -> dict[str, Any]:
+def read_manifest(path: PathLike, *, checksums: bool = False) -> dict[str, Any]:
     """The manifest of a model directory, its structure checked so that the rest of the code can trust it."""
     path = Path(path)
     file = path / MANIFEST
@@ -299,11 +300,12 @@ def read_manifest(path: PathLike) -> dict[str, Any]:
         raise ModelMissingError(f"{path}: there is no such model directory")
     if not file.is_file():
         raise ModelMissingError(f"{path}: holds no {MANIFEST}, so it is not a model directory")
-    return check_manifest(file, parse_json(file, file.read_bytes()))
+    return check_manifest(file, parse_json(file, file.read_bytes()), checksums=checksums)
 
 
-def check_manifest(file: object, manifest: dict[str, Any]) -> dict[str, Any]:
-    """The manifest, if its structure is right."""
+def check_manifest(file: object, manifest: dict[str, Any], *, checksums: bool = False) -> dict[str, Any]:
+    """The manifest without its checksum, if its structure is right and, if asked, its content too."""
+    said = manifest.pop(CHECKSUM, None)
     if manifest.get("format") != FORMAT:
         raise ModelFormatError(f"{file}: format must be {FORMAT!r}, but is {manifest.get('format')!r}")
     version = manifest.get("format_version")
@@ -323,7 +325,22 @@ def check_manifest(file: object, manifest: dict[str, Any]) -> dict[str, Any]:
     if manifest["complete"]:
         for name in shards:  # type: ignore[union-attr]
             _require(file, name in parts, f"shard {name} has no entry in parts")  # type: ignore[operator]
+    if checksums and said is not None:
+        try:
+            found = _sum_manifest(manifest)
+        except RecursionError:
+            raise ModelCorruptError(f"{file}: its entries are nested too deep") from None
+        _require(file, said == found, f"the SHA-256 of its entries must be {said!r:.80}, but is {found}")
     return manifest
+
+
+def format_manifest(manifest: dict[str, Any]) -> bytes:
+    """What stands in the file: the manifest and its checksum."""
+    return format_json(manifest | {CHECKSUM: _sum_manifest(manifest)})
+
+
+def _sum_manifest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
@@ -331,10 +348,7 @@ def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
     path = Path(path)
     if not read_manifest(path)["complete"]:
         raise ModelUnfinishedError(f"{path}: training was interrupted, so there are no metrics to keep")
-    with _explain_os_error(path / METRICS):
-        temporary = path / f".tmp-{METRICS}"
-        _write_json(temporary, dict(metrics))
-        temporary.replace(path / METRICS)
+    _replace_file(path / METRICS, format_json(dict(metrics)))
 
 
 def kept_metrics(path: PathLike) -> dict[str, Any] | None:
@@ -390,7 +404,7 @@ def _difference(old: Any, new: Any) -> str:
     return f"was {old!r} and is {new!r}"[:300]
 
 
-def _lock_directory(path: Path) -> int | None:
+def lock_directory(path: Path) -> int | None:
     """A lock that dies with the process. File systems without locks go without."""
     try:
         import fcntl
@@ -537,14 +551,27 @@ def format_json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
 
 
-def _write_json(file: Path, value: Any) -> None:
+def _write_bytes(file: Path, content: bytes) -> None:
     with file.open("wb") as handle:
-        handle.write(format_json(value))
+        handle.write(content)
         handle.flush()
         os.fsync(handle.fileno())
 
 
-def _sync_directory(path: Path) -> None:
+def _replace_file(file: Path, content: bytes) -> None:
+    """Writes a file so that it is the old one or the new one, whole, whoever else writes it."""
+    temporary = file.with_name(f".tmp-{file.name}-{os.getpid()}-{threading.get_ident()}")
+    with explain_os_error(file):
+        try:
+            _write_bytes(temporary, content)
+            temporary.replace(file)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(file.parent)
+
+
+def sync_directory(path: Path) -> None:
     """Makes a rename durable, where the file system lets directories be synced."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
@@ -555,7 +582,7 @@ def _sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _explain_os_error(path: Path) -> Iterator[None]:
+def explain_os_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
