@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import umpteen
+from umpteen.methods import METHODS
 
 from .conftest import ROOT
 from .test_tagger import cooking  # noqa: F401  (a fixture)
@@ -36,7 +37,12 @@ def test_from_text_to_tags(cooking, tmp_path, monkeypatch):  # noqa: F811
     assert names["tagger"].suggest("How do I season a cast iron pan?", 1)[0][0] == "cast-iron"
 
 
-@pytest.mark.parametrize("page", ["scikit_learn.md", "tuning_and_blending.md"])
+#: Pages whose blocks belong together, or need another process; tests of their own run them.
+APART = {"from_text_to_tags.md", "many_machines.md"}
+PAGES = sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) and page not in APART])
 def test_blocks_run_by_themselves(page):
     code = blocks(page)
     assert code
@@ -44,10 +50,29 @@ def test_blocks_run_by_themselves(page):
         exec(compile(block, f"docs/{page}", "exec"), {})
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+@pytest.mark.parametrize("page", [*PAGES, "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md"])
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "docs" / page).read_text()):
-        assert (ROOT / "docs" / target).exists(), target
+    file = ROOT / "docs" / page
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", file.read_text()):
+        assert (file.parent / target).exists(), target
+
+
+def test_every_method_has_a_page():
+    for name in METHODS:
+        page = f"methods/{name.replace('-', '_')}.md"
+        assert page in PAGES
+        assert f"<!-- numbers: {name} -->" in (ROOT / "docs" / page).read_text()
+        assert page in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocstrings", reason="mkdocs is not installed; pip install 'umpteen[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "site" / "methods" / "dismec.html").read_text()
+    assert "Bibtex" in page  # figures are those that are kept
+    assert "positive_weight" in page  # and settings those of the class
 
 
 def test_many_machines(tmp_path):

@@ -86,6 +86,10 @@ class ClusterPlan:
 class RXML(Method):
     """Votes of the nearest rows, in small spaces where rows with like labels are near.
 
+    Where `lambda_`, `similarity`, `knn` or `sharpness` is "auto", learners are trained on four fifths of the rows (of
+    at most 20,000) and the values that rank the labels of the others best are taken: one learner for the first two,
+    up to four for the vote. Rows without labels have no vote and are left out.
+
     Parameters
     ----------
     n_learners
@@ -126,10 +130,6 @@ class RXML(Method):
         Scale rows to unit length; weight counts by inverse document frequency first.
     threads, engine
         How to compute; the model does not depend on them.
-
-    Where `lambda_`, `similarity`, `knn` or `sharpness` is "auto", learners are trained on four fifths of the rows (of
-    at most 20,000) and the values that rank the labels of the others best are taken: one learner for the first two,
-    up to four for the vote. Rows without labels have no vote and are left out.
 
     Attributes
     ----------
