@@ -71,6 +71,7 @@ struct Lane {
   double stop = 0;    // the length of the gradient at which it is done
   double length = 0;  // and what it was when last computed
   double rho = 0;     // the squared length of the residual of conjugate gradients
+  double fall = 0;    // how steeply the objective falls along the direction, at its begin
   int cg_steps = 0;   // for the direction at hand
   SvmSolution* solution = nullptr;
 };
@@ -93,7 +94,8 @@ class PanelSolver {
         block_(kRowsPerBlock * kLanes) {
     for (Floats* panel : {&weights_, &direction_, &residual_, &search_, &product_})
       panel->resize(size(X_.n_cols + 1) * kLanes);
-    for (Floats* panel : {&u_, &change_, &curvature_}) panel->resize(size(X_.n_rows) * kLanes);
+    for (Floats* panel : {&u_, &change_}) panel->resize(size(X_.n_rows) * kLanes);
+    if (keeps_curvature_) curvature_.resize(u_.size());
   }
 
   void solve() {
@@ -114,12 +116,12 @@ class PanelSolver {
   bool has(int j, Stage stage) const { return lanes_[size(j)].stage == stage; }
   std::int64_t bias_row() const { return X_.n_cols; }
 
-  /// Calls visit(row, lane) for the positives of the lanes that take a step, among rows before `end`.
-  template <typename Visit>
-  void pass_positives(std::int64_t end, const Visit& visit) {
+  /// Calls visit(row, lane) for the positives of the lanes that are meant, among rows before `end`.
+  template <typename IsMeant, typename Visit>
+  void pass_positives(std::int64_t end, const IsMeant& is_meant, const Visit& visit) {
     for (int j = 0; j < kLanes; ++j) {
       Lane& lane = lanes_[size(j)];
-      if (lane.stage != Stage::kStep) continue;
+      if (lane.stage == Stage::kIdle || !is_meant(lane)) continue;
       for (; lane.cursor < lane.n_positive && lane.positives[lane.cursor] < end; ++lane.cursor)
         visit(lane.positives[lane.cursor], j);
     }
@@ -144,7 +146,9 @@ class PanelSolver {
       float* out = change_.data() + at(begin, 0);
       newton_.multiply_panel(n, X_.indptr + begin, X_.indices, X_.data, search_.data(), out);
       kernels_.add_constants(n, constant.data(), out);
-      pass_positives(begin + n, [&](std::int64_t row, int j) { change_[at(row, j)] = -change_[at(row, j)]; });
+      const auto is_meant = [](const Lane& lane) { return lane.stage == Stage::kStep; };
+      pass_positives(begin + n, is_meant,
+                     [&](std::int64_t row, int j) { change_[at(row, j)] = -change_[at(row, j)]; });
     });
   }
 
@@ -159,14 +163,23 @@ class PanelSolver {
     kernels_.dot_lanes(X_.n_cols + 1, weights_.data(), search_.data(), wd.data());
     kernels_.dot_lanes(X_.n_cols + 1, search_.data(), search_.data(), dd.data());
 
-    // The derivative along the direction rises: Newton's method kept inside a bracket finds its zero.
+    // The derivative along the direction rises: Newton's method kept inside a bracket comes near its zero, from the
+    // end on, which mostly is near enough.
     LaneFloats t{};
-    LaneDoubles at_zero{};
     LaneDoubles low{};
     LaneDoubles high;
     high.fill(1);
+    any = false;
+    for (int k = 0; k < kLanes; ++k) {
+      const std::size_t j = size(k);
+      searching[j] = searching[j] && lanes_[j].fall > 0;
+      t[j] = searching[j] ? 1 : 0;
+      any |= searching[j];
+    }
     constexpr int kMostTries = 30;
-    for (int i = 0; i < kMostTries; ++i) {
+    constexpr double kNearEnough = 0.1;
+    constexpr float kLeastStep = 1e-4F;  // where float32 sees no descent any more
+    for (int i = 0; any && i < kMostTries; ++i) {
       LaneDoubles first{};
       LaneDoubles second{};
       of_loss_.line_derivatives(X_.n_rows, u_.data(), change_.data(), t.data(), first.data(), second.data());
@@ -178,20 +191,17 @@ class PanelSolver {
         add_extra_cost(lanes_[j], k, t[j], first[j], second[j]);
         const double slope = wd[j] + t[j] * dd[j] + problem_.C * first[j];
         const double bend = dd[j] + problem_.C * second[j];
-        if (i == 0) {
-          at_zero[j] = slope;
-          searching[j] = slope < 0;  // else float32 sees no descent any more, and the step is 0
-          t[j] = searching[j] ? 1 : 0;
-        } else if (std::abs(slope) <= 1e-3 * std::abs(at_zero[j]) || (t[j] >= 1 && slope <= 0)) {
+        if (std::abs(slope) <= kNearEnough * lanes_[j].fall || (t[j] >= 1 && slope <= 0)) {
           searching[j] = false;
         } else {
           (slope > 0 ? high : low)[j] = t[j];
           const double newton = t[j] - slope / bend;
           t[j] = static_cast<float>(newton > low[j] && newton < high[j] ? newton : (low[j] + high[j]) / 2);
+          searching[j] = t[j] >= kLeastStep;
+          if (!searching[j]) t[j] = 0;
         }
         any |= searching[j];
       }
-      if (!any) break;
     }
     for (int j = 0; j < kLanes; ++j)
       if (has(j, Stage::kStep) && t[size(j)] <= 0) finish(j);
@@ -226,12 +236,15 @@ class PanelSolver {
     const auto C = static_cast<float>(problem_.C);
     for_each_block([&](std::int64_t begin, std::int64_t n) {
       const std::size_t first = at(begin, 0);
-      of_loss_.weigh_rows(n, stepped.data(), C, u_.data() + first, change_.data() + first, curvature_.data() + first,
-                          block_.data());
-      pass_positives(begin + n, [&](std::int64_t row, int j) {
+      of_loss_.weigh_rows(n, stepped.data(), C, u_.data() + first, change_.data() + first,
+                          keeps_curvature_ ? curvature_.data() + first : nullptr, block_.data());
+      const auto is_meant = [&](const Lane& lane) {
+        return lane.stage == Stage::kStep || (!keeps_curvature_ && lane.cost != 1);
+      };
+      pass_positives(begin + n, is_meant, [&](std::int64_t row, int j) {
         const auto cost = static_cast<float>(lanes_[size(j)].cost);
-        block_[at(row - begin, j)] *= -cost;
-        curvature_[at(row, j)] *= cost;
+        block_[at(row - begin, j)] *= has(j, Stage::kStep) ? -cost : cost;
+        if (keeps_curvature_) curvature_[at(row, j)] *= cost;
       });
       kernels_.add_up(n, block_.data(), sums.data());
       kernels_.add_panel_rows(n, X_.indptr + begin, X_.indices, X_.data, block_.data(), product_.data());
@@ -254,16 +267,15 @@ class PanelSolver {
       keep[j] = 1;
       if (!(bend[j] > 0)) continue;
       forward[j] = static_cast<float>(lanes_[j].rho / bend[j]);
+      lanes_[j].fall += lanes_[j].rho * lanes_[j].rho / bend[j];
       back[j] = -forward[j];
     }
-    kernels_.combine_lanes(n, keep.data(), direction_.data(), forward.data(), search_.data(), direction_.data());
-    kernels_.combine_lanes(n, keep.data(), residual_.data(), back.data(), product_.data(), residual_.data());
     LaneDoubles rho{};
-    kernels_.dot_lanes(n, residual_.data(), residual_.data(), rho.data());
+    kernels_.step_lanes(n, keep.data(), forward.data(), search_.data(), direction_.data(), back.data(),
+                        product_.data(), residual_.data(), rho.data());
 
     LaneFloats beta{};
     LaneFloats ready{};  // 1 for a lane that has its direction now
-    LaneFloats others;
     for (int k = 0; k < kLanes; ++k) {
       const std::size_t j = size(k);
       Lane& lane = lanes_[j];
@@ -285,13 +297,11 @@ class PanelSolver {
         lane.stage = Stage::kDirection;
         lane.length = std::sqrt(rho[j]);
         lane.cg_steps = 0;
+        lane.fall = 0;
       }
       lane.rho = rho[j];
-      others[j] = 1 - ready[j];
     }
-    // search = residual + beta search, or the direction for lanes that have it
-    kernels_.add_lanes(n, residual_.data(), beta.data(), search_.data(), search_.data());
-    kernels_.combine_lanes(n, ready.data(), direction_.data(), others.data(), search_.data(), search_.data());
+    kernels_.turn_lanes(n, beta.data(), residual_.data(), ready.data(), direction_.data(), search_.data());
     for (int j = 0; j < kLanes; ++j) {
       if (has(j, Stage::kDirection) && is_done(lanes_[size(j)])) finish(j);
       if (has(j, Stage::kIdle)) start_next(j);
@@ -335,15 +345,6 @@ class PanelSolver {
     const LossAt negative = loss_at(loss_, u);
     const double s_positive = lane.cost * positive.slope;
     const double s_negative = negative.slope;
-    for (std::int64_t i = 0; i < X_.n_rows; ++i) {
-      u_[at(i, j)] = u;
-      curvature_[at(i, j)] = static_cast<float>(problem_.C * negative.bend);
-    }
-    for (std::int64_t r = 0; r < lane.n_positive; ++r) {
-      u_[at(lane.positives[r], j)] = -u;
-      curvature_[at(lane.positives[r], j)] = static_cast<float>(problem_.C * lane.cost * positive.bend);
-    }
-
     // With P and T the sums of the label's rows and of all: minus the gradient is C (s+ P - s- (T - P)) - (0, b), and
     // at zero C s0 (cost P - (T - P)).
     for (std::int64_t f = 0; f <= X_.n_cols; ++f) product_[at(f, j)] = 0;
@@ -369,13 +370,29 @@ class PanelSolver {
                 std::sqrt(at_zero);
     lane.length = std::sqrt(here);
     lane.rho = here;
-    if (loss_ == PanelLoss::kSquaredHinge && !is_done(lane)) aim(j);
+    if (loss_ == PanelLoss::kSquaredHinge && !is_done(lane) && aim(j)) {
+      fill(u_, j, 0, 0);
+      return;
+    }
+    fill(u_, j, -u, u);
+    if (keeps_curvature_)
+      fill(curvature_, j, static_cast<float>(problem_.C * lane.cost * positive.bend),
+           static_cast<float>(problem_.C * negative.bend));
+  }
+
+  /// The values of a lane's rows, positive and negative ones.
+  void fill(Floats& panel, int j, float positive, float negative) const {
+    const Lane& lane = lanes_[size(j)];
+    for (std::int64_t i = 0; i < X_.n_rows; ++i) panel[at(i, j)] = negative;
+    if (positive != negative)
+      for (std::int64_t r = 0; r < lane.n_positive; ++r) panel[at(lane.positives[r], j)] = positive;
   }
 
   /// The first step of a support vector machine, in place of a direction by conjugate gradients: from 0 towards the
   /// combination of the mean of the label's rows, which is to score 1, and that of all rows, which is to be beyond
-  /// the negatives' margin. It spares a sixth of all steps. product_ has the sum of the label's rows.
-  void aim(int j) {
+  /// the negatives' margin. It spares a sixth of all steps. product_ has the sum of the label's rows. False where
+  /// there is no such direction; else u is to be 0.
+  bool aim(int j) {
     Lane& lane = lanes_[size(j)];
     const double own = 1 / static_cast<double>(lane.n_positive);
     const double share = 1 / static_cast<double>(X_.n_rows);
@@ -392,22 +409,24 @@ class PanelSolver {
     }
     // Means that are nearly parallel would need huge factors of opposite signs.
     const double det = pp * gg - pg * pg;
-    if (det <= 1e-2 * pp * gg) return;
+    if (det <= 1e-2 * pp * gg) return false;
     constexpr double kFar = -2;
     const double u = (gg - kFar * pg) / det;
     const double v = (kFar * pp - pg) / det;
-    // Downhill, since at 0 the gradient is 2 C (n g - n+ (cost + 1) p)?
+    // Downhill? At 0 the gradient is 2 C (n g - n+ (cost + 1) p).
     const double n = static_cast<double>(X_.n_rows);
     const double a = static_cast<double>(lane.n_positive) * (lane.cost + 1);
-    if (n * (u * pg + v * gg) - a * (u * pp + v * pg) >= 0) return;
+    const double slope = 2 * problem_.C * (n * (u * pg + v * gg) - a * (u * pp + v * pg));
+    if (slope >= 0) return false;
+    lane.fall = -slope;
     for (std::int64_t f = 0; f < X_.n_cols; ++f) {
       weights_[at(f, j)] = 0;
       search_[at(f, j)] = static_cast<float>(u * product_[at(f, j)] * own + v * shared_.total[size(f)] * share);
     }
     weights_[at(bias_row(), j)] = 0;
     search_[at(bias_row(), j)] = static_cast<float>((u + v) * problem_.bias);
-    for (std::int64_t i = 0; i < X_.n_rows; ++i) u_[at(i, j)] = 0;
     lane.stage = Stage::kStep;
+    return true;
   }
 
   /// Where 1/2 b^2 + C (positive loss(-b bias) + negative loss(b bias)) is least.
@@ -463,6 +482,7 @@ class PanelSolver {
   const int worker_;
   SvmSolution* const solutions_;
   const float bias_;
+  const bool keeps_curvature_ = loss_ == PanelLoss::kLogistic;
   const NewtonKernels& newton_ = newton_kernels();
   const PanelKernels& kernels_ = panel_kernels();
   const PanelLossKernels& of_loss_ = loss_ == PanelLoss::kLogistic ? kernels_.logistic : kernels_.squared_hinge;
@@ -470,7 +490,8 @@ class PanelSolver {
   std::array<Lane, kLanes> lanes_;
   // n_features + 1 rows, the bias's last: w, and conjugate gradients' vectors
   Floats weights_, direction_, residual_, search_, product_;
-  // n_rows rows: u = -s (w.x + b bias), of which the loss is; how it changes; the loss's second derivative
+  // n_rows rows: u = -s (w.x + b bias), of which the loss is; how it changes; the loss's second derivative, unless it
+  // is as soon computed as read
   Floats u_, change_, curvature_;
   Floats block_;
 };

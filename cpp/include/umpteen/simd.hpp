@@ -93,6 +93,10 @@ struct PanelKernels {
   void (*add_lanes)(std::int64_t n_rows, const float* a, const float* factor, const float* b, float* out);
   void (*combine_lanes)(std::int64_t n_rows, const float* factor_a, const float* a, const float* factor_b,
                         const float* b, float* out);
+  void (*step_lanes)(std::int64_t n_rows, const float* keep, const float* forward, const float* search,
+                     float* direction, const float* back, const float* product, float* residual, double* squares);
+  void (*turn_lanes)(std::int64_t n_rows, const float* beta, const float* residual, const float* ready,
+                     const float* direction, float* search);
   PanelLossKernels logistic;
   PanelLossKernels squared_hinge;
 };

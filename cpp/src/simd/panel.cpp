@@ -12,12 +12,14 @@ constexpr std::int64_t kRowsPerSum = 256;  // float32 sums this short lose a few
 
 /// A loss of u = -(margin): its value, and its first and second derivative.
 struct Logistic {
+  static constexpr bool kKeepsBend = true;
   static float value(float u) { return softplus(u); }
   static float slope(float u) { return 1.0F / (1.0F + exponential(-u)); }
   static float bend(float, float slope) { return slope * (1.0F - slope); }
 };
 
 struct SquaredHinge {
+  static constexpr bool kKeepsBend = false;
   static float value(float u) { return u > -1.0F ? (1.0F + u) * (1.0F + u) : 0.0F; }
   static float slope(float u) { return u > -1.0F ? 2.0F * (1.0F + u) : 0.0F; }
   static float bend(float u, float) { return u > -1.0F ? 2.0F : 0.0F; }
@@ -54,7 +56,7 @@ void add_constants(std::int64_t n_rows, const float* constant, float* value) {
 }
 
 /// Where stepped[lane] > 0, the loss's derivatives by u: out = -C times the first, and curvature = C times the
-/// second. In the other lanes out = curvature * change.
+/// second. In the other lanes out = curvature * change. A loss whose second derivative is a constant or 0 keeps none.
 template <typename Loss>
 void weigh_rows(std::int64_t n_rows, const float* stepped, float C, const float* u, const float* change,
                 float* curvature, float* out) {
@@ -63,9 +65,9 @@ void weigh_rows(std::int64_t n_rows, const float* stepped, float C, const float*
       const std::int64_t i = row * kLanes + j;
       const bool step = stepped[j] > 0;
       const float s = Loss::slope(u[i]);
-      const float bend = step ? C * Loss::bend(u[i], s) : curvature[i];
+      const float bend = step || !Loss::kKeepsBend ? C * Loss::bend(u[i], s) : curvature[i];
       out[i] = step ? -C * s : bend * change[i];
-      curvature[i] = bend;
+      if constexpr (Loss::kKeepsBend) curvature[i] = bend;
     }
 }
 
@@ -153,6 +155,40 @@ void combine_lanes(std::int64_t n_rows, const float* factor_a, const float* a, c
     }
 }
 
+/// direction = keep direction + forward search, residual = keep residual + back product, and squares += the latter's.
+void step_lanes(std::int64_t n_rows, const float* keep, const float* forward, const float* search, float* direction,
+                const float* back, const float* product, float* residual, double* squares) {
+  for (std::int64_t begin = 0; begin < n_rows; begin += kRowsPerSum) {
+    const std::int64_t end = begin + kRowsPerSum < n_rows ? begin + kRowsPerSum : n_rows;
+    for (int half = 0; half < kLanes; half += 16) {
+      const Lanes kept = load(keep + half);
+      const Lanes forth = load(forward + half);
+      const Lanes backward = load(back + half);
+      const Lanes zero = broadcast(0);
+      Lanes sums = zero;
+      for (std::int64_t at = begin * kLanes + half; at < end * kLanes; at += kLanes) {
+        store(direction + at, multiply_add(kept, load(direction + at), multiply_add(forth, load(search + at), zero)));
+        const Lanes left = multiply_add(kept, load(residual + at), multiply_add(backward, load(product + at), zero));
+        store(residual + at, left);
+        sums = multiply_add(left, left, sums);
+      }
+      float part[16];
+      store(part, sums);
+      for (int j = 0; j < 16; ++j) squares[half + j] += part[j];
+    }
+  }
+}
+
+/// search = residual + beta search, or where ready[lane] > 0 the direction.
+void turn_lanes(std::int64_t n_rows, const float* beta, const float* residual, const float* ready,
+                const float* direction, float* search) {
+  for (std::int64_t row = 0; row < n_rows; ++row)
+    for (int j = 0; j < kLanes; ++j) {
+      const std::int64_t i = row * kLanes + j;
+      search[i] = ready[j] > 0 ? direction[i] : multiply_add(beta[j], search[i], residual[i]);
+    }
+}
+
 }  // namespace
 
 extern const PanelKernels kPanelKernels;
@@ -164,6 +200,8 @@ const PanelKernels kPanelKernels{
     dot_lanes,
     add_lanes,
     combine_lanes,
+    step_lanes,
+    turn_lanes,
     {weigh_rows<Logistic>, sum_losses<Logistic>, line_derivatives<Logistic>},
     {weigh_rows<SquaredHinge>, sum_losses<SquaredHinge>, line_derivatives<SquaredHinge>},
 };
