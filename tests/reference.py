@@ -460,16 +460,17 @@ def embedding_vote(model: Any, clusters: Any, rows: Any, similar: Any, sharpness
     return votes
 
 
-def cluster_labels(V: Any, first: Any, balanced: bool, iterations: int) -> tuple[NDArray[np.int64], list[float]]:
-    """Spherical k-means from given members as first directions: clusters, and the mean similarity of each round."""
+def cluster_labels(V: Any, first: Any, most: int, iterations: int) -> tuple[NDArray[np.int64], list[float]]:
+    """Spherical k-means from given members as first directions, clusters having `most` members at most: clusters, and
+    the mean similarity of each round."""
     V = np.asarray(V.todense(), np.float64)
     n, k = len(V), len(first)
     directions, history = V[first].copy(), []
     for _ in range(iterations):
         similar = V @ directions.T
-        if balanced:
+        if most < n:
             ordered = np.sort(similar, axis=1)
-            room, larger = np.full(k, -(-n // k)), n % k or k
+            room, larger = np.full(k, most), (n % k or k) if most == -(-n // k) else -1
             clusters = np.zeros(n, np.int64)
             for i in np.argsort(ordered[:, -2] - ordered[:, -1], kind="stable"):
                 clusters[i] = np.argmax(np.where(room > 0, similar[i], -np.inf))

@@ -36,12 +36,13 @@ def training_data(method: LabelTree, data: umpteen.Dataset) -> TrainingData:
     return TrainingData(steps.transform(as_csr(data.X, "X")), as_csr(data.Y, "Y", values=False), steps.bias)
 
 
-def split(V, k, balanced, *, seed=3, iterations=20, threads=2):
+def split(V, k, most=None, *, seed=3, iterations=20, threads=2):
     V = as_csr(V, "V")
     n = V.shape[0]
     clusters, similarity = _native.cluster_labels(
         offsets(V), V.indices, V.data, V.shape[1], np.array([0, n]), np.arange(n, dtype=np.int32),
-        np.array([k], np.int32), np.array([seed], np.uint64), balanced, iterations, threads,
+        np.array([k], np.int32), np.array([n if most is None else most]), np.array([seed], np.uint64), iterations,
+        threads,
     )  # fmt: skip
     return clusters, similarity[0]
 
@@ -58,13 +59,16 @@ def first_members(n, k, seed):
     return picked[:k]
 
 
-@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("clustering", ["plain", "balanced", "capped"])
 @pytest.mark.parametrize("k", [2, 7, 20])
-def test_clusters_are_those_of_the_twin(some, simd, balanced, k):
+def test_clusters_are_those_of_the_twin(some, simd, clustering, k):
     method = LabelTree()
     V = method.represent_labels(training_data(method, some))
-    want, history = cluster_labels(V, first_members(V.shape[0], k, 3), balanced, 20)
-    got, similarity = split(V, k, balanced)
+    n = V.shape[0]
+    most = {"plain": n, "balanced": -(-n // k), "capped": -(-3 * n // (2 * k))}[clustering]
+    want, history = cluster_labels(V, first_members(n, k, 3), most, 20)
+    got, similarity = split(V, k, most)
+    assert np.bincount(got).max() <= most
     np.testing.assert_array_equal(got, want)
     assert similarity == pytest.approx(max(history), abs=1e-5)
 
@@ -72,7 +76,7 @@ def test_clusters_are_those_of_the_twin(some, simd, balanced, k):
 def test_clustering_never_loses_similarity(some):
     method = LabelTree()
     V = method.represent_labels(training_data(method, some))
-    history = [split(V, 8, False, iterations=i)[1] for i in range(1, 12)]
+    history = [split(V, 8, iterations=i)[1] for i in range(1, 12)]
     assert (np.diff(history) >= -1e-6).all()
     assert history[-1] > history[0] + 0.01
 
@@ -81,7 +85,7 @@ def test_clustering_never_loses_similarity(some):
 def test_balanced_clusters_have_one_size(n):
     rng = np.random.default_rng(n)
     V = sp.csr_matrix(rng.random((n, 30)) * (rng.random((n, 30)) < 0.3))
-    clusters, _ = split(V, 7, True)
+    clusters, _ = split(V, 7, -(-n // 7))
     sizes = np.bincount(clusters, minlength=7)
     assert sizes.sum() == n
     assert sizes.max() - sizes.min() <= 1
@@ -138,6 +142,17 @@ def test_nodes_are_solved_to_their_optimum(some, simd, C, near):
                 found = np.isin(np.arange(len(rows)), mistaken.get(number, []))
                 assert found[margins > near + 1e-2].all()
                 assert not found[margins < near - 1e-2].any()
+
+
+@pytest.mark.parametrize(("branching", "most"), [(100, 10), (4, 60)])
+def test_capped_clusters_are_leaves_where_there_is_room(some, branching, most):
+    """120 labels: 48 clusters of up to 10, or 4 of up to twice 30."""
+    method = LabelTree(branching=branching, max_leaf=10)
+    data = training_data(method, some)
+    nodes = method.plan(data)[0].plan[0]
+    sizes = (nodes.child_end - nodes.child_begin)[: nodes.child_ptr[1]]
+    assert sizes.max() <= most
+    assert len(set(sizes.tolist())) > 1
 
 
 @pytest.mark.parametrize("beam", [1, 3, 1000])
@@ -228,7 +243,7 @@ def test_a_damaged_tree_is_refused(deep):
 
 def test_parameters_are_checked(some):
     for params, message in [
-        ({"clustering": "round"}, "clustering must be one of plain, balanced, but is 'round'"),
+        ({"clustering": "round"}, "clustering must be one of capped, plain, balanced, but is 'round'"),
         ({"branching": 1}, "branching must be an integer of at least 2"),
         ({"beam": 0}, "beam must be an integer of at least 1, but is 0"),
         ({"prune": -1}, "prune must be"),

@@ -17,15 +17,20 @@ namespace {
 nb::tuple cluster_labels_binding(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices,
                                  const Vector<float>& data, std::int64_t n_features,
                                  const Vector<std::int64_t>& group_ptr, const Vector<std::int32_t>& members,
-                                 const Vector<std::int32_t>& n_clusters, const Vector<std::uint64_t>& seeds,
-                                 bool balanced, int max_iterations, int threads, const CancelToken* token) {
+                                 const Vector<std::int32_t>& n_clusters, const Vector<std::int64_t>& most,
+                                 const Vector<std::uint64_t>& seeds, int max_iterations, int threads,
+                                 const CancelToken* token) {
   const CsrView V = view_csr(indptr, indices, data, n_features);
   const CsrView groups = view_csr(group_ptr, members, nullptr, V.n_rows);
-  if (static_cast<std::int64_t>(n_clusters.size()) != groups.n_rows ||
-      static_cast<std::int64_t>(seeds.size()) != groups.n_rows)
-    throw std::invalid_argument("there must be one n_clusters and one seed per group");
-  const ClusterProblem problem{
-      V, groups.indptr, groups.indices, n_clusters.data(), seeds.data(), groups.n_rows, balanced, max_iterations};
+  if (static_cast<std::int64_t>(n_clusters.size()) != groups.n_rows || most.size() != n_clusters.size() ||
+      seeds.size() != n_clusters.size())
+    throw std::invalid_argument("there must be one n_clusters, one most and one seed per group");
+  for (std::int64_t g = 0; g < groups.n_rows; ++g)
+    if (n_clusters.data()[g] < 1 ||
+        most.data()[g] < (groups.indptr[g + 1] - groups.indptr[g] - 1) / n_clusters.data()[g] + 1)
+      throw std::invalid_argument("clusters must have room for all members");
+  const ClusterProblem problem{V,           groups.indptr, groups.indices, n_clusters.data(),
+                               most.data(), seeds.data(),  groups.n_rows,  max_iterations};
   const auto n = static_cast<std::int64_t>(members.size());
   auto clusters = make_array<std::int32_t>(n);
   auto similarity = make_array<double>(groups.n_rows);
@@ -263,8 +268,8 @@ class LabelTreeScorer {
 void register_label_tree(nb::module_& m) {
   m.def("cluster_labels", &cluster_labels_binding, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
         nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("group_ptr").noconvert(),
-        nb::arg("members").noconvert(), nb::arg("n_clusters").noconvert(), nb::arg("seeds").noconvert(),
-        nb::arg("balanced"), nb::arg("max_iterations"), nb::arg("threads"), nb::arg("token") = nb::none(),
+        nb::arg("members").noconvert(), nb::arg("n_clusters").noconvert(), nb::arg("most").noconvert(),
+        nb::arg("seeds").noconvert(), nb::arg("max_iterations"), nb::arg("threads"), nb::arg("token") = nb::none(),
         "(cluster of each member, mean similarity of each group): spherical k-means of groups of unit vectors.");
   m.def("solve_nodes", &solve_nodes_binding, nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(),
         nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("label_indptr").noconvert(),

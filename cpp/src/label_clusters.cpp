@@ -27,6 +27,7 @@ class Clusterer {
     const std::int64_t begin = problem_.group_ptr[group];
     n_ = problem_.group_ptr[group + 1] - begin;
     k_ = std::min<std::int64_t>(problem_.n_clusters[group], n_);
+    most_ = problem_.most[group];
     clusters_ = clusters + begin;
     std::fill_n(clusters_, n_, 0);
     if (k_ <= 1) return 1;
@@ -42,7 +43,7 @@ class Clusterer {
     double last = -1;
     for (int i = 0; i < problem_.max_iterations; ++i) {
       score(run);
-      const double similarity = problem_.balanced ? assign_balanced() : assign(run);
+      const double similarity = most_ < n_ ? assign_up_to_most() : assign();
       if (similarity - last < 1e-4) return std::max(similarity, last);
       last = similarity;
       if (i + 1 < problem_.max_iterations) update(run);
@@ -74,7 +75,7 @@ class Clusterer {
     });
   }
 
-  double assign(const Runner&) {
+  double assign() {
     double sum = 0;
     for (std::int64_t i = 0; i < n_; ++i) {
       const float* s = scores_.data() + i * stride_;
@@ -86,7 +87,7 @@ class Clusterer {
   }
 
   /// Those first whose best cluster is most ahead of their second.
-  double assign_balanced() {
+  double assign_up_to_most() {
     ahead_.resize(size(n_));
     for (std::int64_t i = 0; i < n_; ++i) {
       const float* s = scores_.data() + i * stride_;
@@ -101,9 +102,10 @@ class Clusterer {
     }
     std::stable_sort(picked_.begin(), picked_.begin() + n_,
                      [&](std::int32_t a, std::int32_t b) { return ahead_[size(a)] > ahead_[size(b)]; });
-    // The first n % k clusters that are full may have one more than the others: all sizes then differ by one at most.
-    room_.assign(size(k_), (n_ + k_ - 1) / k_);
-    std::int64_t larger = n_ % k_ == 0 ? k_ : n_ % k_;
+    // With room for no more than the share, the first n % k clusters that are full have one more than the others: all
+    // sizes then differ by one at most.
+    room_.assign(size(k_), most_);
+    std::int64_t larger = most_ > (n_ + k_ - 1) / k_ ? -1 : n_ % k_ == 0 ? k_ : n_ % k_;
     double sum = 0;
     for (std::int64_t r = 0; r < n_; ++r) {
       const std::int64_t i = picked_[size(r)];
@@ -144,7 +146,7 @@ class Clusterer {
   const ClusterProblem& problem_;
   LocalRows local_;
   CsrView V_{};
-  std::int64_t n_ = 0, k_ = 0, stride_ = 0;
+  std::int64_t n_ = 0, k_ = 0, most_ = 0, stride_ = 0;
   std::int32_t* clusters_ = nullptr;
   const EmbeddingKernels& kernels_ = embedding_kernels();
   AlignedVector<float> directions_, scores_;  // n_features x stride, n x stride

@@ -23,26 +23,14 @@ class NodeSolver {
   explicit NodeSolver(const NodeProblem& problem)
       : problem_(problem), local_(problem.X), place_(size(problem.X.n_rows), -1) {}
 
-  /// Solves with `solve`, which takes an SvmProblem.
-  template <typename Solve>
-  NodeWeights solve(std::int64_t node, const Solve& solve) {
+  /// On all threads, or with worker >= 0 as part of that worker's item.
+  NodeWeights solve(std::int64_t node, int threads, Control& control, int worker) {
     find_rows(node);
     local_.gather(rows_.data(), static_cast<std::int64_t>(rows_.size()));
     costs_.assign(positive_ptr_.size() - 1, 1.0F);
-    SvmProblem svm{};
-    svm.X = local_.view();
-    svm.label_indptr = positive_ptr_.data();
-    svm.label_rows = positives_.data();
-    svm.positive_cost = costs_.data();
-    svm.n_labels = static_cast<std::int64_t>(costs_.size());
-    svm.C = problem_.C;
-    svm.bias = problem_.bias;
-    svm.eps = problem_.eps;
-    svm.prune = problem_.prune;
-    svm.max_rounds = problem_.max_rounds;
-    const std::vector<SvmSolution> solutions = solve(svm);
+    const std::vector<SvmSolution> solutions = solve_children(threads, control, worker);
     NodeWeights out = pack(solutions);
-    if (problem_.near < std::numeric_limits<float>::infinity()) find_near(solutions, out);
+    if (problem_.near < std::numeric_limits<float>::infinity()) find_near(node, solutions, out);
     return out;
   }
 
@@ -72,6 +60,22 @@ class NodeSolver {
     rows_.erase(std::unique(rows_.begin(), rows_.end()), rows_.end());
     for (std::size_t r = 0; r < rows_.size(); ++r) place_[size(rows_[r])] = static_cast<std::int32_t>(r);
     for (std::int32_t& row : positives_) row = place_[size(row)];
+  }
+
+  std::vector<SvmSolution> solve_children(int threads, Control& control, int worker) const {
+    SvmProblem svm{};
+    svm.X = local_.view();
+    svm.label_indptr = positive_ptr_.data();
+    svm.label_rows = positives_.data();
+    svm.positive_cost = costs_.data();
+    svm.n_labels = static_cast<std::int64_t>(costs_.size());
+    svm.C = problem_.C;
+    svm.bias = problem_.bias;
+    svm.eps = problem_.eps;
+    svm.prune = problem_.prune;
+    svm.max_rounds = problem_.max_rounds;
+    return worker < 0 ? solve_panels(svm, PanelLoss::kSquaredHinge, threads, control)
+                      : solve_panels_here(svm, PanelLoss::kSquaredHinge, control, worker);
   }
 
   /// Feature by feature, over the features that are left.
@@ -118,35 +122,43 @@ class NodeSolver {
     return out;
   }
 
-  /// The node's rows that a child's classifier takes for its own, or nearly so, though they are not.
-  void find_near(const std::vector<SvmSolution>& solutions, NodeWeights& out) {
+  /// The node's rows that a child's classifier takes for its own, or nearly so, though they are not. None for a child
+  /// that is a label: nothing is below it.
+  void find_near(std::int64_t node, const std::vector<SvmSolution>& solutions, NodeWeights& out) {
     const CsrView X = local_.view();
-    const auto n_children = static_cast<std::int64_t>(solutions.size());
+    const std::int64_t first_child = problem_.child_ptr[node];
+    out.near_counts.assign(solutions.size(), 0);
+    inner_.clear();
+    for (std::int64_t c = 0; c < static_cast<std::int64_t>(solutions.size()); ++c)
+      if (problem_.child_end[first_child + c] - problem_.child_begin[first_child + c] > 1 &&
+          positive_ptr_[size(c)] < positive_ptr_[size(c) + 1])
+        inner_.push_back(c);
+    if (inner_.empty()) return;
     panel_.assign(size(X.n_cols) * kPanelLabels, 0.0F);
     scores_.resize(size(X.n_rows) * kPanelLabels);
-    for (std::int64_t first = 0; first < n_children; first += kPanelLabels) {
-      const std::int64_t n = std::min<std::int64_t>(kPanelLabels, n_children - first);
+    for (std::size_t first = 0; first < inner_.size(); first += kPanelLabels) {
+      const std::size_t n = std::min<std::size_t>(kPanelLabels, inner_.size() - first);
       const auto put = [&](bool zero) {
-        for (std::int64_t lane = 0; lane < n; ++lane) {
-          const SvmSolution& s = solutions[size(first + lane)];
+        for (std::size_t lane = 0; lane < n; ++lane) {
+          const SvmSolution& s = solutions[size(inner_[first + lane])];
           for (std::size_t i = 0; i < s.features.size(); ++i)
-            panel_[size(s.features[i] * std::int64_t{kPanelLabels} + lane)] = zero ? 0.0F : s.weights[i];
+            panel_[size(s.features[i]) * kPanelLabels + lane] = zero ? 0.0F : s.weights[i];
         }
       };
       put(false);
       kernels_.multiply_panel(X.n_rows, X.indptr, X.indices, X.data, panel_.data(), scores_.data());
       put(true);
-      for (std::int64_t lane = 0; lane < n; ++lane) {
-        const std::size_t child = size(first + lane);
+      for (std::size_t lane = 0; lane < n; ++lane) {
+        const std::size_t child = size(inner_[first + lane]);
         const float above = problem_.near - solutions[child].bias;
         const std::size_t before = out.near_rows.size();
         std::int64_t r = positive_ptr_[child];
-        for (std::int64_t row = 0; row < X.n_rows && positive_ptr_[child] < positive_ptr_[child + 1]; ++row) {
+        for (std::int64_t row = 0; row < X.n_rows; ++row) {
           while (r < positive_ptr_[child + 1] && positives_[size(r)] < row) ++r;
           const bool own = r < positive_ptr_[child + 1] && positives_[size(r)] == row;
-          if (!own && scores_[size(row * kPanelLabels + lane)] > above) out.near_rows.push_back(rows_[size(row)]);
+          if (!own && scores_[size(row) * kPanelLabels + lane] > above) out.near_rows.push_back(rows_[size(row)]);
         }
-        out.near_counts.push_back(static_cast<std::int64_t>(out.near_rows.size() - before));
+        out.near_counts[child] = static_cast<std::int64_t>(out.near_rows.size() - before);
       }
     }
   }
@@ -157,7 +169,7 @@ class NodeSolver {
   AlignedVector<float> panel_, scores_;
   std::vector<std::int32_t> place_;  // by row: its number in the node at hand
   std::vector<std::int32_t> rows_, positives_, children_;
-  std::vector<std::int64_t> positive_ptr_;
+  std::vector<std::int64_t> positive_ptr_, inner_;
   std::vector<float> costs_;
   std::vector<std::uint32_t> counts_;
 };
@@ -190,18 +202,14 @@ std::vector<NodeWeights> solve_nodes(const NodeProblem& problem, int threads, Co
   std::vector<std::unique_ptr<NodeSolver>> solvers(size(std::max(threads, 1)));
   for (; threads > 1 && n_large < order.size() && costs[size(order[n_large])] > fair; ++n_large) {
     if (!solvers[0]) solvers[0] = std::make_unique<NodeSolver>(problem);
-    out[size(order[n_large])] = solvers[0]->solve(order[n_large], [&](const SvmProblem& svm) {
-      return solve_panels(svm, PanelLoss::kSquaredHinge, threads, control);
-    });
+    out[size(order[n_large])] = solvers[0]->solve(order[n_large], threads, control, -1);
   }
   const auto n_small = static_cast<std::int64_t>(order.size() - n_large);
   parallel_for(n_small, threads, control, [&](std::int64_t item, int worker) {
     auto& solver = solvers[size(worker)];
     if (!solver) solver = std::make_unique<NodeSolver>(problem);
     const std::int64_t node = order[n_large + size(item)];
-    out[size(node)] = solver->solve(node, [&](const SvmProblem& svm) {
-      return solve_panels_here(svm, PanelLoss::kSquaredHinge, control, worker);
-    });
+    out[size(node)] = solver->solve(node, 1, control, worker);
     control.check_in(worker);
   });
   return out;

@@ -17,25 +17,26 @@ struct ClusterProblem {
   const std::int64_t* group_ptr;   // n_groups + 1
   const std::int32_t* members;     // rows of V, group by group
   const std::int32_t* n_clusters;  // n_groups: how many each is split into, at most; at least 1
+  const std::int64_t* most;        // n_groups: members a cluster may have; at least its share
   const std::uint64_t* seeds;      // n_groups
   std::int64_t n_groups;
-  bool balanced;       // no cluster gets more than its share, rounded up
   int max_iterations;  // at most
 };
 
 /// Spherical k-means: each member goes to the cluster whose mean direction is most like it, the lower one in a tie,
-/// then the directions are computed anew, until the mean similarity hardly grows. With `balanced` the members that
-/// care most choose first, and a cluster takes no more than its share. clusters[i] is that of members[i]; similarity
-/// (n_groups) the mean similarity of members to their cluster's direction before that was computed anew. Neither
-/// depends on the threads.
+/// then the directions are computed anew, until the mean similarity hardly grows. Where `most` is less than all, the
+/// members that care most choose first, and a cluster that is full takes no more; where it is the share, rounded up,
+/// no cluster is smaller than the share, rounded down. clusters[i] is that of members[i]; similarity (n_groups) the
+/// mean similarity of members to their cluster's direction before that was computed anew. Neither depends on the
+/// threads.
 void cluster_labels(const ClusterProblem& problem, int threads, Control& control, std::int32_t* clusters,
                     double* similarity);
 
 // --- the classifiers of nodes -----------------------------------------------------------------------------------
 
 /// Nodes of a tree of labels. A node's children are ranges of `order`; its rows are those that have a label of any of
-/// them. Each child is told from its siblings by a one-vs-rest problem on the node's rows (newton_panel.hpp, squared
-/// hinge loss): s_i = +1 for rows that have a label of the child, -1 for the others.
+/// them. Each child is told from its siblings by a one-vs-rest problem on the node's rows, with squared hinge loss
+/// (newton_panel.hpp): s_i = +1 for rows that have a label of the child, -1 for the others.
 struct NodeProblem {
   CsrView X;
   const std::int64_t* label_indptr;  // the rows of each label, rising

@@ -3,7 +3,7 @@ Khandagale et al., Machine Learning 2020).
 
 1. A label is represented by the direction of the sum of its rows.
 2. The labels are split by spherical k-means, and each cluster again, until at most `max_leaf` are left: in two halves
-   of one size (Parabel), or in many clusters of any size (Bonsai).
+   of one size (Parabel), or in many clusters of any size (Bonsai), which here do not grow too large.
 3. Each node tells its children apart: one squared-hinge support vector machine per child, on those rows that have a
    label below the node, and on those its parent mistakes for them (so do PECOS's models; Parabel and Bonsai take the
    former alone). Weights smaller than `prune` are dropped.
@@ -34,7 +34,7 @@ from umpteen.models.store import Part
 from umpteen.params import check_count, check_flag, check_number
 from umpteen.threads import resolve_threads
 
-CLUSTERINGS = ("plain", "balanced")
+CLUSTERINGS = ("capped", "plain", "balanced")
 #: Children a node may have: what a linear shard's positions can tell apart.
 MAX_CHILDREN = 65536
 #: Children solved side by side; kPanelLabels in the kernel.
@@ -67,7 +67,8 @@ class LabelTree(Method):
     max_leaf
         A cluster with no more labels is not split any further.
     clustering
-        "plain" lets clusters have any size, "balanced" one size, give or take one.
+        "plain" lets clusters have any size, "balanced" one size, give or take one; "capped" any up to `max_leaf`
+        where that leaves some freedom, else up to twice the mean.
     beam
         Nodes of a level that are followed in prediction; can be set anew after training.
     C
@@ -112,7 +113,7 @@ class LabelTree(Method):
         n_trees: int = 1,
         branching: int = 100,
         max_leaf: int = 100,
-        clustering: str = "plain",
+        clustering: str = "capped",
         beam: int = 10,
         C: float = 1.0,
         near: float | None = -0.5,
@@ -248,6 +249,8 @@ class LabelTree(Method):
         sizes = [spans[i][1] - spans[i][0] for i in large]
         members = np.concatenate([order[slice(*spans[i])] for i in large])
         group_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        # So that clusters are no smaller than leaves need be: a quarter of the largest, on average.
+        n_clusters = np.clip(-(-4 * np.array(sizes) // self.max_leaf), 2, self.branching).astype(np.int32)
         clusters, _ = _native.cluster_labels(
             offsets(V),
             V.indices,
@@ -255,10 +258,9 @@ class LabelTree(Method):
             V.shape[1],
             group_ptr,
             members,
-            # So that clusters are no smaller than leaves need be: a quarter of the largest, on average.
-            np.clip(-(-4 * np.array(sizes) // self.max_leaf), 2, self.branching).astype(np.int32),
+            n_clusters,
+            self.cap(np.array(sizes), n_clusters),
             np.random.SeedSequence(entropy).generate_state(len(large), np.uint64).astype(np.uint64),
-            balanced=self.clustering == "balanced",
             max_iterations=_MAX_ITERATIONS,
             threads=resolve_threads(self.threads),
         )
@@ -271,6 +273,16 @@ class LabelTree(Method):
             starts = np.flatnonzero(np.diff(mine[by_cluster], prepend=-1))
             bounds[i] = np.append(starts, last - first) + spans[i][0]
         return bounds
+
+    def cap(self, sizes: NDArray[np.int64], n_clusters: NDArray[np.int32]) -> NDArray[np.int64]:
+        """How many labels the clusters of each node may have."""
+        if self.clustering == "plain":
+            return sizes
+        share = -(-sizes // n_clusters)
+        if self.clustering == "balanced":
+            return share
+        # Leaves at once if that leaves some freedom.
+        return np.where(5 * share <= 4 * self.max_leaf, self.max_leaf, 2 * share)
 
     def cut(self, tree: Nodes) -> list[Nodes]:
         """The top, unless one shard holds all, and below it subtrees that have `labels_per_shard` labels together.
