@@ -2,8 +2,12 @@
 train and write, predict in a batch and row by row.
 
     PECOS=PYTHON python benchmarks/label_tree.py [eurlex] [bibtex] [tate] [npm] [settings]
+    PECOS=PYTHON python benchmarks/label_tree.py npm:ours npm:omikuji,pecos        # some programs only
+    python benchmarks/label_tree.py candidates:npm                                 # DiSMEC on a tree's shortlists
+    python benchmarks/label_tree.py page
 
-PECOS wants old packages, so it runs under an interpreter of its own, which the environment variable names.
+What is measured is kept in results/label_tree.json, and the page is written from it. PECOS wants old packages, so it
+runs under an interpreter of its own, which the environment variable names.
 """
 
 from __future__ import annotations
@@ -13,13 +17,14 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from common import data_root, run_parts, table, version
+from common import RESULTS, data_root, describe_machine, table, version
 from dismec import folder_size, quiet, ranked
 
 import umpteen
@@ -27,6 +32,8 @@ from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.split import split_rows
 from umpteen.models.store import ModelReader
 
+NUMBERS = RESULTS / "label_tree.json"
+KEPT = Path(tempfile.gettempdir()) / "umpteen-label-tree-models"
 N_SINGLE = 300
 MOST_ROWS = 20_000  # omikuji has no batch call: 104,312 rows would take it minutes
 
@@ -107,6 +114,14 @@ def run_omikuji(place, X) -> tuple:
     return version("omikuji"), seconds, labels, size, 1000 * np.mean(single), 1000 * statistics.median(single)
 
 
+def run_pecos(place) -> tuple:
+    command = [os.environ["PECOS"], "-c", PECOS, str(place), str(N_SINGLE)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    seconds, batch, single = json.loads(found)
+    labels = ranked(sp.load_npz(place / "P.npz"))
+    return "PECOS XR-Linear", seconds, labels, folder_size(place / "pecos"), batch, single
+
+
 def run_napkinxc(place, train_X, train, X) -> tuple:
     from napkinxc.models import PLT
 
@@ -123,48 +138,122 @@ def run_napkinxc(place, train_X, train, X) -> tuple:
     return f"{version('napkinxc')} PLT", seconds, labels, folder_size(place / "napkinxc"), *times
 
 
-def compare(data: str, **params: object) -> str:
+def compare(name: str, programs: list[str]) -> None:
+    """Runs some programs on a set and keeps what they reach."""
+    data, params = SETS[name]
     folder = data_root() / data
     train, test = umpteen.read_xc(folder / "train.txt.xz"), umpteen.read_xc(folder / "test.txt.xz")
     test = umpteen.Dataset(test.X[:MOST_ROWS], test.Y[:MOST_ROWS])
     unit = Preprocessing(normalize=True)
     train_X, X = unit.transform(train.X), unit.transform(test.X)
-    runs = []
+    stamp = time.strftime("%Y-%m-%d %H:%M")
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         umpteen.write_xc(umpteen.Dataset(train_X, train.Y), place / "train.txt")
-        for name, matrix in (("tX", train_X), ("tY", train.Y), ("X", X)):
-            sp.save_npz(place / f"{name}.npz", matrix)
-        runs.append(run_ours("umpteen LabelTree", umpteen.LabelTree(threads=2, **params), train, test, place))
-        runs.append(run_omikuji(place, X))
-        if "PECOS" in os.environ:
-            command = [os.environ["PECOS"], "-c", PECOS, temporary, str(N_SINGLE)]
-            seconds, batch, single = json.loads(
-                subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+        for file, matrix in (("tX", train_X), ("tY", train.Y), ("X", X)):
+            sp.save_npz(place / f"{file}.npz", matrix)
+        runners = {
+            "ours": lambda: run_ours("umpteen LabelTree", umpteen.LabelTree(threads=2, **params), train, test, place),
+            "omikuji": lambda: run_omikuji(place, X),
+            "pecos": lambda: run_pecos(place),
+            "napkinxc": lambda: run_napkinxc(place, train_X, train, X),
+        }
+        for program in programs:
+            title, seconds, labels, size, batch, single = runners[program]()
+            scores = umpteen.evaluate(test.Y, labels, train.Y, deciles=False)
+            keep(
+                name,
+                program,
+                {
+                    "name": title,
+                    "seconds": seconds,
+                    "precision": [scores[f"P@{k}"] for k in (1, 3, 5)],
+                    "psp": [scores[f"PSP@{k}"] for k in (1, 5)],
+                    "megabytes": size,
+                    "batch_ms": batch,
+                    "single_ms": single,
+                    "rows": test.n_rows,
+                    "taken": stamp,
+                },
             )
-            labels = ranked(sp.load_npz(place / "P.npz"))
-            runs.append(("PECOS XR-Linear", seconds, labels, folder_size(place / "pecos"), batch, single))
-        runs.append(run_napkinxc(place, train_X, train, X))
-    one_o = next(run[1] for run in runs if run[0].startswith("omikuji"))
+
+
+def rank_shortlists(name: str) -> None:
+    """DiSMEC among all labels, and among those a tree proposes."""
+    data, params = SETS[name]
+    folder = data_root() / data
+    train, test = umpteen.read_xc(folder / "train.txt.xz"), umpteen.read_xc(folder / "test.txt.xz")
+    test = umpteen.Dataset(test.X[:MOST_ROWS], test.Y[:MOST_ROWS])
+    path = KEPT / f"{name}-candidates.model"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        umpteen.DiSMEC(threads=2, candidates=umpteen.LabelTree(**params)).fit(train.X, train.Y, path)
+    model = umpteen.load(path)
+    tree = model.candidates_
     rows = []
-    for name, seconds, labels, size, batch, single in runs:
-        scores = umpteen.evaluate(test.Y, labels, train.Y, deciles=False)
+    for title, n in (("all labels", None), ("the tree's 50", 50), ("the tree's 20", 20), ("the tree alone", 0)):
+        model.candidates_ = tree if n else None
+        model.n_candidates = n or 50
+        ranker = tree if n == 0 else model
+        labels = ranker.predict_topk(test.X, 5, threads=2)[0]
+        batch, single = measure(lambda X, ranker=ranker: ranker.predict_topk(X, 5, threads=2), test.X)
+        scores = umpteen.evaluate(test.Y, labels, deciles=False)
+        rows.append([title, [scores[f"P@{k}"] for k in (1, 3, 5)], batch, single])
+    numbers = known()
+    numbers.setdefault("candidates", {})[name] = rows
+    NUMBERS.write_text(json.dumps(numbers | {"machine": describe_machine()}, indent=1) + "\n")
+
+
+def known() -> dict:
+    return json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {}
+
+
+def keep(name: str, program: str, run: dict) -> None:
+    numbers = known()
+    numbers.setdefault(name, {})[program] = run
+    NUMBERS.write_text(json.dumps(numbers | {"machine": describe_machine()}, indent=1) + "\n")
+    print(name, json.dumps(run), file=sys.stderr)
+
+
+def describe(name: str, runs: dict) -> str:
+    params = SETS[name][1]
+    one_o = runs.get("omikuji", {}).get("seconds")
+    rows = []
+    for program in PROGRAMS:
+        if (run := runs.get(program)) is None:
+            continue
         rows.append(
-            [name, f"{seconds:.1f} s", f"{seconds / one_o:.2f} O",
-             " / ".join(f"{scores[f'P@{k}']:.2f}" for k in (1, 3, 5)),
-             f"{scores['PSP@1']:.2f} / {scores['PSP@5']:.2f}", f"{size:.1f} MB", f"{batch:.3f}", f"{single:.3f}"]
+            [run["name"], f"{run['seconds']:.1f} s", f"{run['seconds'] / one_o:.2f} O" if one_o else "–",
+             " / ".join(f"{p:.2f}" for p in run["precision"]), " / ".join(f"{p:.2f}" for p in run["psp"]),
+             f"{run['megabytes']:.1f} MB", f"{run['batch_ms']:.3f}", f"{run['single_ms']:.3f}"]
         )  # fmt: skip
+    taken = sorted({run["taken"] for run in runs.values()})
+    how = "one run" if len(taken) == 1 else "runs of " + ", ".join(taken)
     named = ", ".join(f"{k}={v!r}" for k, v in params.items())
-    chosen = f" Ours with {named}, chosen on held-out rows." if named else ""
-    text = f"2 threads, one run; {test.n_rows:,} test rows.{chosen}"
-    return text + "\n\n" + table(HEADER, rows)
+    chosen = f" Ours with {named}, chosen on held-out training rows." if named else ""
+    return f"2 threads, {how}; {run['rows']:,} test rows.{chosen}\n\n" + table(HEADER, rows)
 
 
-def part(data: str, **params: object):
-    return lambda repeats: compare(data, **params)
+def write_page() -> None:
+    numbers = known()
+    sections = [f"## {SETS[name][0]}\n\n{describe(name, numbers[name])}\n" for name in SETS if name in numbers]
+    if "settings" in numbers:
+        sections.append(
+            f"## What the settings do: EURLex-4K, a fifth of the training rows held out\n\n{numbers['settings']}\n"
+        )
+    for name, runs in numbers.get("candidates", {}).items():
+        cells = [
+            [title, " / ".join(f"{p:.2f}" for p in precision), f"{batch:.3f}", f"{single:.3f}"]
+            for title, precision, batch, single in runs
+        ]
+        header = ["ranked among", "P@1 / 3 / 5", "batch ms/row", "single row ms"]
+        title = f"DiSMEC(candidates=LabelTree()) on {SETS[name][0]}"
+        sections.append(f"## {title}\n\n2 threads, one run.\n\n{table(header, cells)}\n")
+    head = f"# Label trees\n\n`python benchmarks/label_tree.py`\n\n{numbers['machine']}\n"
+    (RESULTS / "label_tree.md").write_text("\n".join([head, *sections]))
 
 
-def settings(repeats: int) -> str:
+def settings() -> str:
     """What the parameters do, on a fifth of EURLex-4K's training rows."""
     train = umpteen.read_xc(data_root() / "EURLex-4K" / "train.txt.xz")
     held = split_rows(train.Y, train.n_rows // 5, seed=0)
@@ -188,13 +277,24 @@ def settings(repeats: int) -> str:
     return table(["setting", "train", "P@1 / 3 / 5 on held-out rows", "weights"], rows)
 
 
-PARTS = {
-    "eurlex": ("EURLex-4K", part("EURLex-4K")),
-    "bibtex": ("Bibtex", part("Bibtex")),
-    "tate": ("Tate-Subjects", part("Tate-Subjects")),
-    "npm": ("NPM-Repos", part("NPM-Repos")),
-    "settings": ("What the settings do: EURLex-4K, a fifth of the training rows held out", settings),
+#: Sets by their short names, and what was chosen for ours on held-out training rows.
+SETS: dict[str, tuple[str, dict[str, object]]] = {
+    "eurlex": ("EURLex-4K", {}),
+    "bibtex": ("Bibtex", {"C": 0.3, "max_leaf": 200}),
+    "tate": ("Tate-Subjects", {"C": 0.3}),
+    "npm": ("NPM-Repos", {}),
 }
+PROGRAMS = ("ours", "omikuji", "pecos", "napkinxc")
 
 if __name__ == "__main__":
-    run_parts("label_tree", "Label trees", PARTS)
+    for argument in sys.argv[1:] or SETS:
+        name, _, some = argument.partition(":")
+        if name == "candidates" and some in SETS:
+            rank_shortlists(some)
+        elif name == "settings":
+            NUMBERS.write_text(json.dumps(known() | {"settings": settings()}, indent=1) + "\n")
+        elif name in SETS and set(some.split(",")) <= {"", *PROGRAMS}:
+            compare(name, some.split(",") if some else [p for p in PROGRAMS if p != "pecos" or "PECOS" in os.environ])
+        elif name != "page":
+            sys.exit(__doc__)
+        write_page()
