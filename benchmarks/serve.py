@@ -453,11 +453,12 @@ def soak(repeats: int) -> str:
     original.save(live, overwrite=live.exists())
     lines = mixed_requests(requests_of("StackExchange-Cooking"))
     with serving([live], 1, "--watch", "1") as (port, started):
-        capacity = drive(port, lines, 0, 10, CONNECTIONS)["rate"]
+        drive(port, lines, 0, 3, connections)
+        capacity = drive(port, lines, 0, 15, connections)["rate"]
         cycle = 1000 * connections / (0.8 * capacity)
-        pause = round(cycle)
-        for _ in range(3):  # what of the cycle is left beside the answer's own time
-            latency = 1000 * connections / drive(port, lines, pause, 5, connections)["rate"] - pause
+        pause = round(0.5 * cycle)
+        for _ in range(5):  # what of the cycle is left beside the answer's own time
+            latency = 1000 * connections / drive(port, lines, pause, 6, connections)["rate"] - pause
             pause = max(0, round(cycle - latency))
         memory: list[dict[str, int]] = []
         reload_at = threading.Timer(minutes * 30, lambda: original.save(live, overwrite=True))
