@@ -21,6 +21,7 @@ from schemathesis.checks import positive_data_acceptance
 from typer.testing import CliRunner
 
 import umpteen
+from umpteen import _native
 from umpteen.cli.main import app as cli
 from umpteen.errors import ParamError
 from umpteen.models.names import Names
@@ -623,3 +624,28 @@ def check_operation(operation, mode, excluded, n) -> None:
 
     with contextlib.suppress(hypothesis.errors.Unsatisfiable):  # nothing can be wrong with a request without a body
         check()
+
+
+# --- the kernel that writes answers ------------------------------------------------------------------------------
+
+
+def test_suggestions_are_written_as_pythons_json_would():
+    draw = np.random.default_rng(0)
+    which = draw.integers(-1, 4, (200, 6)).astype(np.int32)
+    scores = draw.random((200, 6)).astype(np.float32) ** 8
+    scores[:4] = np.array([0, 1, 2, -1, np.nan, 5e-7], np.float32)
+    most, least = draw.integers(0, 9, 200), draw.choice([0.0, 0.001, 0.5], 200)
+    names = [b'{"label":"%d","score":' % i for i in range(4)]
+    rows = _native.write_suggestions(which, scores, names, most, least)
+    clean = np.round(np.clip(np.nan_to_num(scores).astype(np.float64), 0, 1), 6)
+    for row, text in enumerate(rows):
+        expected = [
+            {"label": str(label), "score": float(score)}
+            for label, score in zip(which[row][: most[row]], clean[row], strict=False)
+            if label >= 0 and score >= least[row]
+        ]
+        assert json.loads(text) == expected
+    for bad in ({"which": which[:5]}, {"most": most[:5]}, {"begins": names[:2]}):
+        given = {"which": which, "scores": scores, "begins": names, "most": most, "least": least}
+        with pytest.raises((ValueError, IndexError)):
+            _native.write_suggestions(**given | bad)

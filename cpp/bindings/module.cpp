@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 namespace umpteen {
+void register_answers(nanobind::module_& m);
 void register_parallel(nanobind::module_& m);
 void register_text(nanobind::module_& m);
 void register_tfidf(nanobind::module_& m);
@@ -19,6 +20,7 @@ NB_MODULE(_native, m) {
   // A model that lives until the program ends is no leak; the warning would only alarm users.
   nanobind::set_leak_warnings(false);
   m.doc() = "The kernels of umpteen. Private: use the functions and classes of the package.";
+  umpteen::register_answers(m);
   umpteen::register_parallel(m);
   umpteen::register_text(m);
   umpteen::register_tfidf(m);

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, UmpteenError
 from umpteen.evaluation.report import frequency_chart
@@ -141,36 +142,40 @@ class OpenModel:
             )
             taken = (time.perf_counter() - started) * threads / len(rows)
             self._row_seconds += 0.1 * (min(taken, 0.1) - self._row_seconds)
-            listed = zip(labels.tolist(), np.round(scores.astype(np.float64), 6).tolist(), strict=True)
+            found = iter(self._write(labels, scores, [jobs[number] for number, _ in members]))
             for number, row in members:
-                job = jobs[number]
-                results = [self._cut(job.asking, *next(listed)) for _ in job.documents]
-                answers[number] = self._answer(job, results, words, row)
+                results = [next(found) for _ in jobs[number].documents]
+                answers[number] = self._answer(jobs[number], results, words, row)
         return answers
 
-    def _cut(self, ask: schema.Asking, labels: list[int], scores: list[float]) -> str:
-        """A row's suggestions, as many and as good as were asked for: a list of `schema.Suggestion` in JSON, put
-        together from pieces that are the same each time."""
-        least = ask.threshold if isinstance(ask.threshold, float) else 0.0
-        most = len(labels) if isinstance(ask.top_k, str) else int(ask.top_k)
-        begin = self._begin
-        found = [
-            f"{begin(label)}{score!r}}}"
-            for label, score in zip(labels[:most], scores[:most], strict=True)
-            if label >= 0 and score >= least
-        ]
-        return f"[{','.join(found)}]"
+    def _write(
+        self, labels: NDArray[np.int32], scores: NDArray[np.float32], jobs: Sequence[SuggestJob]
+    ) -> list[bytes]:
+        """The rows' suggestions, as many and as good as were asked for: each a list of `schema.Suggestion` in JSON,
+        put together from pieces that are the same each time."""
+        most = [labels.shape[1] if isinstance(job.asking.top_k, str) else int(job.asking.top_k) for job in jobs]
+        least = [job.asking.threshold if isinstance(job.asking.threshold, float) else 0.0 for job in jobs]
+        n_rows = [len(job.documents) for job in jobs]
+        ids, which = np.unique(labels, return_inverse=True)
+        if len(ids) and ids[0] < 0:
+            ids, which = ids[1:], which - 1  # none
+        return _native.write_suggestions(
+            which.reshape(labels.shape).astype(np.int32),
+            scores,
+            [self._begin(label) for label in ids.tolist()],
+            np.repeat(np.array(most, np.int64), n_rows),
+            np.repeat(np.array(least, np.float64), n_rows),
+        )
 
-    def _answer(self, job: SuggestJob, results: list[str], words: list[tuple[int, int]] | None, row: int) -> bytes:
+    def _answer(self, job: SuggestJob, results: list[bytes], words: list[tuple[int, int]] | None, row: int) -> bytes:
         """A `schema.SuggestResponse`, or a list of `schema.BatchResult`."""
         if job.batch:
-            ids = [msgspec.json.encode(getattr(document, "document_id", None)).decode() for document in job.documents]
-            parts = [f'{{"document_id":{id},"results":{found}}}' for id, found in zip(ids, results, strict=True)]
-            return f"[{','.join(parts)}]".encode()
+            ids = [msgspec.json.encode(getattr(document, "document_id", None)) for document in job.documents]
+            parts = [b'{"document_id":%b,"results":%b}' % pair for pair in zip(ids, results, strict=True)]
+            return b"[%b]" % b",".join(parts)
         if words is None:
-            return f'{{"results":{results[0]}}}'.encode()
-        total, unknown = words[row]
-        return f'{{"results":{results[0]},"words":{total},"unknown_words":{unknown}}}'.encode()
+            return b'{"results":%b}' % results[0]
+        return b'{"results":%b,"words":%d,"unknown_words":%d}' % (results[0], *words[row])
 
     def _to_rows(self, documents: Sequence[Any]) -> tuple[Csr, WordCounts | None]:
         """X, and for texts how many words each has."""
@@ -290,7 +295,7 @@ class OpenModel:
         return frequency_chart(counts if counts.any() else np.ones(1, np.int64)).encode()
 
 
-def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable[[int], str]]:
+def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable[[int], bytes]]:
     """From a label's id to its name, or the id as text, and to the beginning of a suggestion of it in JSON."""
 
     @lru_cache(_NAMES_KEPT)
@@ -299,8 +304,8 @@ def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable
         return name if name.isascii() else name.encode("utf-8", "replace").decode()  # a lone surrogate becomes a "?"
 
     @lru_cache(_NAMES_KEPT)
-    def begin(label: int) -> str:
-        return f'{{"label":{msgspec.json.encode(name_of(label)).decode()},"label_id":{label},"score":'
+    def begin(label: int) -> bytes:
+        return b'{"label":%b,"label_id":%d,"score":' % (msgspec.json.encode(name_of(label)), label)
 
     return name_of, begin
 
