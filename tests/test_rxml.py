@@ -353,7 +353,9 @@ def test_damaged_clusters_are_refused(tiny):
         {"regressor": one.regressor[:, :-1].copy()},
         {"embedded": one.embedded[:-1]},
         {"knn": 0},
+        {"knn": 65537},
         {"learner": 1},
+        {"learner": 2**31 - 1},  # made a set of as many
     ):
         with pytest.raises(ModelCorruptError):
             EmbeddingModel([replace(one, **change)], 200, 40)

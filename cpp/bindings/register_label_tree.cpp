@@ -220,6 +220,7 @@ class LabelTreeScorer {
       }
     if (std::find(has_parent.begin(), has_parent.end(), 0) != has_parent.end())
       throw std::invalid_argument("a node of a label tree has no parent");
+    check_labels();
   }
 
   std::pair<NumpyMatrix<std::int32_t>, NumpyMatrix<float>> topk(const Vector<std::int64_t>& indptr,
@@ -248,6 +249,23 @@ class LabelTreeScorer {
 
  private:
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+  /// A label that stood twice in a tree would be ranked twice.
+  void check_labels() const {
+    std::vector<std::int32_t> last_tree(size(n_labels_), -1);
+    std::int32_t tree = -1;
+    for (std::size_t n = 0; n < forest_.nodes.size(); ++n) {
+      if (size(tree + 1) < forest_.roots.size() && size(forest_.roots[size(tree + 1)]) == n) ++tree;
+      for (std::int32_t c = 0; c < forest_.nodes[n].shard.n_labels; ++c) {
+        const std::int32_t label = forest_.nodes[n].children[c];
+        if (label < 0) continue;
+        if (last_tree[size(label)] == tree)
+          throw std::invalid_argument("a label may stand in a tree once, but label " + std::to_string(label) +
+                                      " stands there twice");
+        last_tree[size(label)] = tree;
+      }
+    }
+  }
 
   static void check(const Vector<std::int64_t>& starts, std::int64_t n, std::int64_t total) {
     const std::int64_t* p = starts.data();

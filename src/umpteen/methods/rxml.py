@@ -42,7 +42,7 @@ from umpteen.methods.embed import (
     pad,
     start,
 )
-from umpteen.models.embedding import INDEXES, SIMILARITIES, Cluster, EmbeddingModel
+from umpteen.models.embedding import INDEXES, MAX_KNN, SIMILARITIES, Cluster, EmbeddingModel
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part
 from umpteen.params import check_count, check_flag, check_number
@@ -204,7 +204,7 @@ class RXML(Method):
         check_count("seed", self.seed, low=0)
         for name, check in (
             ("n_clusters", check_count),
-            ("knn", check_count),
+            ("knn", lambda name, value: check_count(name, value, high=MAX_KNN)),
             ("lambda_", lambda name, value: check_number(name, value, 0, above=True)),
             ("sharpness", lambda name, value: check_number(name, value, 0)),
         ):

@@ -29,6 +29,8 @@ _ARRAYS = ("features", "centre", "regressor", "embedded", "offsets", "label_ptr"
 _FACTS = ("learner", "rank", "centre_offset", "scale", "bias", "knn", "sharpness")
 SIMILARITIES = ("cosine", "euclidean")
 INDEXES = ("exact", "usearch")
+#: Rows that may vote, in each learner: room for them is made before it is known how many there are.
+MAX_KNN = 65536
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,10 +182,13 @@ class EmbeddingModel:
             raise ModelCorruptError("an embedding model needs at least one cluster")
         first = self.clusters[0]
         shared = {(c.bias, c.knn, c.sharpness, c.similarity) for c in self.clusters}
-        self.n_learners = 1 + max(int(cluster.learner) for cluster in self.clusters)
-        if len(shared) > 1 or {int(cluster.learner) for cluster in self.clusters} != set(range(self.n_learners)):
+        learners = {int(cluster.learner) for cluster in self.clusters}
+        self.n_learners = len(learners)
+        if len(shared) > 1 or min(learners) != 0 or max(learners) != len(learners) - 1:
             raise ModelCorruptError("clusters must agree on bias, knn, sharpness and similarity, and no learner lack")
         self.knn = int(first.knn)
+        if self.knn > MAX_KNN:
+            raise ModelCorruptError(f"knn must be at most {MAX_KNN}, but is {self.knn}")
         self._index: ApproximateSearch | None = None
         try:
             self._scorer = _native.EmbeddingScorer(
