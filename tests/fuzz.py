@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import contextlib
 import faulthandler
 import json
@@ -51,7 +52,9 @@ class Finding(Exception):
 def scratch() -> Path:
     """A place for files that are written often."""
     memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="umpteen-fuzz-", dir=memory if os.access(memory, os.W_OK) else None))
+    place = Path(tempfile.mkdtemp(prefix="umpteen-fuzz-", dir=memory if os.access(memory, os.W_OK) else None))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)  # children that are forked end without it
+    return place
 
 
 class Bytes:
@@ -370,10 +373,11 @@ def _change_number(manifest: Any, choices: Bytes) -> str:
 
 
 def _set_everywhere(value: Any, key: str, new: Any) -> None:
-    if isinstance(value, dict) and key in value:
-        value[key] = deepcopy(new)
-    for below in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _set_everywhere(below, key, new)
+    for name, below in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        if name == key:
+            value[name] = deepcopy(new)
+        elif isinstance(below, (dict, list)):
+            _set_everywhere(below, key, new)
 
 
 class Families:

@@ -359,6 +359,11 @@ def test_damaged_clusters_are_refused(tiny):
     ):
         with pytest.raises(ModelCorruptError):
             EmbeddingModel([replace(one, **change)], 200, 40)
+    for rank in (one.rank + 1, one.rank - 1, float(one.rank), True):  # broke explanations
+        part = one.to_part()
+        part.scalars["rank"] = rank
+        with pytest.raises(ModelCorruptError, match="a cluster of rank .* cannot have"):
+            EmbeddingModel.from_parts([part], 200, 40)
     # A label beyond the model's is passed over, not counted.
     labels = one.labels.copy()
     labels[:] = 999

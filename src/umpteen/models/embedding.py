@@ -126,6 +126,9 @@ class Cluster:
         good = all(isinstance(fact, (int, float)) and abs(fact) < np.inf for fact in facts)
         if missing or not good or part.scalars.get("similarity") not in SIMILARITIES:
             raise ModelCorruptError(f"a cluster needs its arrays and its facts ({sorted(missing)}, {facts})")
+        rank, shapes = part.scalars["rank"], [part.arrays[name].shape for name in ("embedded", "regressor")]
+        if not isinstance(rank, int) or len(shapes[0]) != 3 or shapes[0][1] != rank or shapes[1][1:] < (rank,):
+            raise ModelCorruptError(f"a cluster of rank {rank} cannot have embeddings and V of shapes {shapes}")
         names = (*_FACTS, "similarity")
         return cls(**{name: part.arrays[name] for name in _ARRAYS} | {name: part.scalars[name] for name in names})
 
