@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -142,6 +143,41 @@ def test_nodes_are_solved_to_their_optimum(some, simd, C, near):
                 found = np.isin(np.arange(len(rows)), mistaken.get(number, []))
                 assert found[margins > near + 1e-2].all()
                 assert not found[margins < near - 1e-2].any()
+
+
+def panels(X, Y, cost, **settings):
+    columns = sp.csc_matrix(Y)
+    return _native.solve_panels(
+        offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64), columns.indices.astype(np.int32),
+        np.full(columns.shape[1], cost, np.float32), bias=1.0, prune=0.0, squared_hinge=True, threads=2, **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("cost", [1.0, 2.5])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_support_vector_machines_side_by_side_come_to_their_optimum(some, simd, C, cost):
+    X = training_data(LabelTree(), some).X
+    out = panels(X, some.Y[:, :50], cost, C=C, eps=1e-3, max_rounds=100)
+    assert (out["gradient"] <= 1).all()
+    W = sp.csr_matrix((out["data"], out["indices"], out["indptr"]), (50, X.shape[1])).toarray()
+    for label in range(50):
+        y = some.Y[:, label].toarray().ravel() > 0
+        objective = svm_objective(X, y, W[label], out["bias"][label], C, 1.0, cost)
+        assert out["objective"][label] == pytest.approx(objective, rel=1e-4)
+        at_zero = np.append(*svm_gradient(X, y, np.zeros(X.shape[1]), 0.0, C, 1.0, cost))
+        here = np.append(*svm_gradient(X, y, W[label], out["bias"][label], C, 1.0, cost))
+        # LIBLINEAR's rule, and what sums in float32 lose
+        bound = 1e-3 * max(min(y.sum(), (~y).sum()), 1) / len(y) + 2e-6
+        assert np.linalg.norm(here) <= bound * np.linalg.norm(at_zero)
+
+
+@pytest.mark.parametrize("cost", [1.0, 2.5])
+def test_no_step_raises_the_objective(some, cost):
+    X = training_data(LabelTree(), some).X
+    runs = [panels(X, some.Y[:, :50], cost, C=10.0, eps=1e-3, max_rounds=n)["objective"] for n in range(1, 15)]
+    for before, after in itertools.pairwise(runs):
+        assert (after <= before * (1 + 1e-5)).all()
+    assert (runs[-1] < 0.9 * runs[0]).any()
 
 
 @pytest.mark.parametrize(("branching", "most"), [(100, 10), (4, 60)])
