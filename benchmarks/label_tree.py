@@ -174,6 +174,7 @@ def compare(name: str, programs: list[str]) -> None:
                     "single_ms": single,
                     "rows": test.n_rows,
                     "taken": stamp,
+                    "params": params if program == "ours" else {},
                 },
             )
 
@@ -215,8 +216,8 @@ def keep(name: str, program: str, run: dict) -> None:
     print(name, json.dumps(run), file=sys.stderr)
 
 
-def describe(name: str, runs: dict) -> str:
-    params = SETS[name][1]
+def describe(runs: dict) -> str:
+    params = runs.get("ours", {}).get("params", {})
     one_o = runs.get("omikuji", {}).get("seconds")
     rows = []
     for program in PROGRAMS:
@@ -231,12 +232,14 @@ def describe(name: str, runs: dict) -> str:
     how = "one run" if len(taken) == 1 else "runs of " + ", ".join(taken)
     named = ", ".join(f"{k}={v!r}" for k, v in params.items())
     chosen = f" Ours with {named}, chosen on held-out training rows." if named else ""
-    return f"2 threads, {how}; {run['rows']:,} test rows.{chosen}\n\n" + table(HEADER, rows)
+    n_rows = next(iter(runs.values()))["rows"]
+    first = "the first " if n_rows == MOST_ROWS else ""
+    return f"2 threads, {how}; {first}{n_rows:,} test rows.{chosen}\n\n" + table(HEADER, rows)
 
 
 def write_page() -> None:
     numbers = known()
-    sections = [f"## {SETS[name][0]}\n\n{describe(name, numbers[name])}\n" for name in SETS if name in numbers]
+    sections = [f"## {SETS[name][0]}\n\n{describe(numbers[name])}\n" for name in SETS if name in numbers]
     if "settings" in numbers:
         sections.append(
             f"## What the settings do: EURLex-4K, a fifth of the training rows held out\n\n{numbers['settings']}\n"
