@@ -205,7 +205,7 @@ def tune(
     def objective(trial: Any) -> float:
         params = {name: _suggest(trial, name, what) for name, what in space.items()}
         value = 0.0
-        model = None
+        model: Method | None = None
         for step, rows in enumerate(rungs):
             trial.set_user_attr("rows", len(rows))
             before, model = model, cls(**params | given)
