@@ -129,7 +129,7 @@ def test_a_taken_port_is_said(served_models):
 def test_a_slow_client_does_not_hold_the_server(served_models):
     import socket
 
-    with serving(served_models["tags"], "--timeout", "0.5") as server, server.client() as client:
+    with serving(served_models["tags"], "--timeout", "2") as server, server.client() as client:
         host, port = server.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as slow:
             slow.sendall(b"POST /v1/suggest HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
@@ -220,13 +220,13 @@ def test_reloading_under_load_drops_no_request(tmp_path, workers):
 
 def test_stopping_finishes_what_was_accepted(served_models):
     documents = [{"text": " ".join(TEXTS * 60)}] * 250
-    with serving(served_models["tags"], "--max-waiting", "5000") as server, ThreadPoolExecutor(12) as pool:
+    with serving(served_models["tags"], "--max-waiting", "20000") as server, ThreadPoolExecutor(40) as pool:
 
         def ask(_):
             with server.client() as client:
                 return client.post("/v1/suggest-batch", json={"documents": documents})
 
-        answers = [pool.submit(ask, i) for i in range(12)]
+        answers = [pool.submit(ask, i) for i in range(40)]
         assert wait_for(lambda: server.metric("umpteen_open_requests") >= 4 or all(a.done() for a in answers))
         open_at_signal = sum(not answer.done() for answer in answers)
         code = server.stop()
