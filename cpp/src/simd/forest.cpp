@@ -63,7 +63,7 @@ void spread(const ForestNode& node, std::uint32_t n_features, float* dense, std:
 }
 
 /// The weights of a row's features, which rise as those of the node do, and of the constant behind them. Compares
-/// rather than gathers: a row has few features beside a node, and gathering is slow where processors guard it.
+/// rather than gathers: a row has few features beside a node, and gathering took longer where it was measured.
 void find_weights(const ForestNode& node, const ForestRow& row, std::uint32_t n_features, float* found) {
   std::int64_t i = 0;
   for_sixteens(node, n_features, [&](std::int64_t, const Sixteen& stored) {
