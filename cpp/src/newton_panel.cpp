@@ -2,83 +2,34 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
-#include <cstring>
-#include <numeric>
 
-#include "umpteen/aligned.hpp"
-#include "umpteen/simd.hpp"
+#include "panel_lanes.hpp"
 
 namespace umpteen {
 
 namespace {
 
-using Floats = AlignedVector<float>;
-constexpr int kLanes = kPanelLabels;
-using LaneFloats = std::array<float, kLanes>;
-using LaneDoubles = std::array<double, kLanes>;
-
 constexpr std::int64_t kRowsPerBlock = 64;  // of a pass over X, so that what is between two kernels stays in cache
 
-/// A loss of u = -s (w.x + b bias), and its derivatives.
-struct LossAt {
-  double value;
-  double slope;
-  double bend;
-};
-
-LossAt loss_at(PanelLoss loss, double u) {
-  if (loss == PanelLoss::kSquaredHinge) {
-    const double m = std::max(0.0, 1 + u);
-    return {m * m, 2 * m, m > 0 ? 2.0 : 0.0};
-  }
-  const double s = 1 / (1 + std::exp(-u));
-  return {std::max(u, 0.0) + std::log1p(std::exp(-std::abs(u))), s, s * (1 - s)};
-}
-
-/// The labels that are left, most rows first, and the sum of all rows.
+/// The labels that are left, and the sum of all rows.
 struct Shared {
-  std::vector<std::int64_t> order;
-  std::atomic<std::size_t> next{0};
+  LabelQueue labels;
   std::vector<double> total;  // n_features
 
-  explicit Shared(const SvmProblem& problem) : total(static_cast<std::size_t>(problem.X.n_cols), 0) {
-    const std::int64_t* indptr = problem.label_indptr;
-    for (std::int64_t l = 0; l < problem.n_labels; ++l)
-      if (indptr[l + 1] > indptr[l]) order.push_back(l);
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-      return indptr[a + 1] - indptr[a] > indptr[b + 1] - indptr[b];
-    });
+  explicit Shared(const SvmProblem& problem) : labels(problem), total(static_cast<std::size_t>(problem.X.n_cols), 0) {
     const CsrView& X = problem.X;
     for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) total[static_cast<std::size_t>(X.indices[i])] += X.data[i];
   }
 };
 
-/// A label on its way to the optimum. It needs two things of X: products with the Hessian while it looks for a
-/// direction, and a step along it, with the gradient where it ends. Both are a multiplication of X with one vector
-/// and one of its transpose with another; so each lane may be at another place of its way while all take part in
-/// the same two readings of X.
-enum class Stage { kIdle, kDirection, kStep };
-
-struct Lane {
-  Stage stage = Stage::kIdle;
-  std::int64_t label = 0;
-  const std::int32_t* positives = nullptr;
-  std::int64_t n_positive = 0;
-  std::int64_t cursor = 0;  // the first positive not yet passed
-  double cost = 1;
-  double stop = 0;    // the length of the gradient at which it is done
-  double length = 0;  // and what it was when last computed
-  double rho = 0;     // the squared length of the residual of conjugate gradients
-  double fall = 0;    // how steeply the objective falls along the direction, at its begin
-  int cg_steps = 0;   // for the direction at hand
-  SvmSolution* solution = nullptr;
-};
-
 /// Newton's method for kPanelLabels labels side by side, each lane at its own pace; a lane that is done takes the
 /// next label. Panels are rows x lanes. The objective is convex and each step ends where it still falls along the
 /// direction, or hardly rises: it falls from step to step.
+///
+/// A label needs two things of X: products with the Hessian while it looks for a direction, and a step along it, with
+/// the gradient where it ends. Both are a multiplication of X with one vector and one of its transpose with another;
+/// so each lane may be at another place of its way while all take part in the same two readings of X.
 class PanelSolver {
  public:
   PanelSolver(const SvmProblem& problem, PanelLoss loss, Shared& shared, Control& control, int worker,
@@ -109,8 +60,6 @@ class PanelSolver {
   }
 
  private:
-  static constexpr int kMostCgSteps = 200;
-
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
   static std::size_t at(std::int64_t row, int lane) { return size(row * kLanes + lane); }
   bool has(int j, Stage stage) const { return lanes_[size(j)].stage == stage; }
@@ -154,70 +103,18 @@ class PanelSolver {
 
   /// Lanes with a direction go to the least of the objective along it, up to its end.
   void take_steps() {
-    std::array<bool, kLanes> searching;
-    bool any = false;
-    for (int j = 0; j < kLanes; ++j) any |= searching[size(j)] = has(j, Stage::kStep);
-    if (!any) return;
+    if (std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.stage == Stage::kStep; }))
+      return;
     LaneDoubles wd{};
     LaneDoubles dd{};
     kernels_.dot_lanes(X_.n_cols + 1, weights_.data(), search_.data(), wd.data());
     kernels_.dot_lanes(X_.n_cols + 1, search_.data(), search_.data(), dd.data());
 
-    // The derivative along the direction rises: Newton's method kept inside a bracket comes near its zero, from the
-    // end on, which mostly is near enough.
-    LaneFloats t{};
-    LaneDoubles low{};
-    LaneDoubles high;
-    high.fill(1);
-    any = false;
-    for (int k = 0; k < kLanes; ++k) {
-      const std::size_t j = size(k);
-      searching[j] = searching[j] && lanes_[j].fall > 0;
-      t[j] = searching[j] ? 1 : 0;
-      any |= searching[j];
-    }
-    constexpr int kMostTries = 30;
-    constexpr double kNearEnough = 0.1;
-    constexpr float kLeastStep = 1e-4F;  // where float32 sees no descent any more
-    for (int i = 0; any && i < kMostTries; ++i) {
-      LaneDoubles first{};
-      LaneDoubles second{};
-      of_loss_.line_derivatives(X_.n_rows, u_.data(), change_.data(), t.data(), first.data(), second.data());
-      control_.check_in(worker_);
-      any = false;
-      for (int k = 0; k < kLanes; ++k) {
-        const std::size_t j = size(k);
-        if (!searching[j]) continue;
-        add_extra_cost(lanes_[j], k, t[j], first[j], second[j]);
-        const double slope = wd[j] + t[j] * dd[j] + problem_.C * first[j];
-        const double bend = dd[j] + problem_.C * second[j];
-        if (std::abs(slope) <= kNearEnough * lanes_[j].fall || (t[j] >= 1 && slope <= 0)) {
-          searching[j] = false;
-        } else {
-          (slope > 0 ? high : low)[j] = t[j];
-          const double newton = t[j] - slope / bend;
-          t[j] = static_cast<float>(newton > low[j] && newton < high[j] ? newton : (low[j] + high[j]) / 2);
-          searching[j] = t[j] >= kLeastStep;
-          if (!searching[j]) t[j] = 0;
-        }
-        any |= searching[j];
-      }
-    }
+    const LaneFloats t = find_steps(problem_, loss_, lanes_, wd, dd, u_.data(), change_.data(), control_, worker_);
     for (int j = 0; j < kLanes; ++j)
       if (has(j, Stage::kStep) && t[size(j)] <= 0) finish(j);
     kernels_.add_lanes(X_.n_cols + 1, weights_.data(), t.data(), search_.data(), weights_.data());
     kernels_.add_lanes(X_.n_rows, u_.data(), t.data(), change_.data(), u_.data());
-  }
-
-  /// Positives stand in the sums of the line search once, but count `cost` times.
-  void add_extra_cost(const Lane& lane, int j, double t, double& first, double& second) const {
-    if (lane.cost == 1) return;
-    for (std::int64_t r = 0; r < lane.n_positive; ++r) {
-      const double d = change_[at(lane.positives[r], j)];
-      const LossAt there = loss_at(loss_, u_[at(lane.positives[r], j)] + t * d);
-      first += (lane.cost - 1) * there.slope * d;
-      second += (lane.cost - 1) * there.bend * d * d;
-    }
   }
 
   /// product_ = H search_ for lanes that look for a direction; minus the gradient for those that took a step.
@@ -303,24 +200,20 @@ class PanelSolver {
     }
     kernels_.turn_lanes(n, beta.data(), residual_.data(), ready.data(), direction_.data(), search_.data());
     for (int j = 0; j < kLanes; ++j) {
-      if (has(j, Stage::kDirection) && is_done(lanes_[size(j)])) finish(j);
+      if (has(j, Stage::kDirection) && is_done(problem_, lanes_[size(j)])) finish(j);
       if (has(j, Stage::kIdle)) start_next(j);
     }
   }
 
   // --- one lane -----------------------------------------------------------------------------------------------
 
-  bool is_done(const Lane& lane) const {
-    return lane.length <= lane.stop || lane.solution->rounds >= problem_.max_rounds;
-  }
-
   /// The next label that is not done where it starts, if there is one.
   void start_next(int j) {
     while (has(j, Stage::kIdle)) {
-      const std::size_t place = shared_.next.fetch_add(1, std::memory_order_relaxed);
-      if (place >= shared_.order.size()) return;
-      start(j, shared_.order[place]);
-      if (is_done(lanes_[size(j)])) finish(j);
+      const std::int64_t label = shared_.labels.take();
+      if (label < 0) return;
+      start(j, label);
+      if (is_done(problem_, lanes_[size(j)])) finish(j);
       control_.check_in(worker_);
     }
   }
@@ -328,13 +221,7 @@ class PanelSolver {
   /// w = 0 and the best b for it. Then u has two values only, and the gradient follows from the sums of rows.
   void start(int j, std::int64_t label) {
     Lane& lane = lanes_[size(j)];
-    lane = {};
-    lane.stage = Stage::kDirection;
-    lane.label = label;
-    lane.positives = problem_.label_rows + problem_.label_indptr[label];
-    lane.n_positive = problem_.label_indptr[label + 1] - problem_.label_indptr[label];
-    lane.cost = problem_.positive_cost[label];
-    lane.solution = solutions_ + label;
+    lane = make_lane(problem_, label, Stage::kDirection, solutions_);
     ++lane.solution->gradients;
 
     const auto n_positive = static_cast<double>(lane.n_positive);
@@ -366,11 +253,10 @@ class PanelSolver {
     };
     for (std::int64_t f = 0; f < X_.n_cols; ++f) set(f, product_[at(f, j)], shared_.total[size(f)], 0);
     set(bias_row(), problem_.bias * n_positive, problem_.bias * static_cast<double>(X_.n_rows), b);
-    lane.stop = problem_.eps * std::max(std::min(n_positive, n_negative), 1.0) / static_cast<double>(X_.n_rows) *
-                std::sqrt(at_zero);
+    lane.stop = short_enough(problem_, lane, std::sqrt(at_zero));
     lane.length = std::sqrt(here);
     lane.rho = here;
-    if (loss_ == PanelLoss::kSquaredHinge && !is_done(lane) && aim(j)) {
+    if (loss_ == PanelLoss::kSquaredHinge && !is_done(problem_, lane) && aim(j)) {
       fill(u_, j, 0, 0);
       return;
     }
@@ -388,10 +274,8 @@ class PanelSolver {
       for (std::int64_t r = 0; r < lane.n_positive; ++r) panel[at(lane.positives[r], j)] = positive;
   }
 
-  /// The first step of a support vector machine, in place of a direction by conjugate gradients: from 0 towards the
-  /// combination of the mean of the label's rows, which is to score 1, and that of all rows, which is to be beyond
-  /// the negatives' margin. It spares a sixth of all steps. product_ has the sum of the label's rows. False where
-  /// there is no such direction; else u is to be 0.
+  /// The first step of a support vector machine, from 0. product_ has the sum of the label's rows. False where there
+  /// is no such direction; else u is to be 0.
   bool aim(int j) {
     Lane& lane = lanes_[size(j)];
     const double own = 1 / static_cast<double>(lane.n_positive);
@@ -407,24 +291,16 @@ class PanelSolver {
       pg += p * g;
       gg += g * g;
     }
-    // Means that are nearly parallel would need huge factors of opposite signs.
-    const double det = pp * gg - pg * pg;
-    if (det <= 1e-2 * pp * gg) return false;
-    constexpr double kFar = -2;
-    const double u = (gg - kFar * pg) / det;
-    const double v = (kFar * pp - pg) / det;
-    // Downhill? At 0 the gradient is 2 C (n g - n+ (cost + 1) p).
-    const double n = static_cast<double>(X_.n_rows);
-    const double a = static_cast<double>(lane.n_positive) * (lane.cost + 1);
-    const double slope = 2 * problem_.C * (n * (u * pg + v * gg) - a * (u * pp + v * pg));
-    if (slope >= 0) return false;
-    lane.fall = -slope;
+    const Aim aim = find_aim(problem_, lane, pp, pg, gg);
+    if (aim.fall <= 0) return false;
+    lane.fall = aim.fall;
     for (std::int64_t f = 0; f < X_.n_cols; ++f) {
       weights_[at(f, j)] = 0;
-      search_[at(f, j)] = static_cast<float>(u * product_[at(f, j)] * own + v * shared_.total[size(f)] * share);
+      search_[at(f, j)] =
+          static_cast<float>(aim.own * product_[at(f, j)] * own + aim.all * shared_.total[size(f)] * share);
     }
     weights_[at(bias_row(), j)] = 0;
-    search_[at(bias_row(), j)] = static_cast<float>((u + v) * problem_.bias);
+    search_[at(bias_row(), j)] = static_cast<float>((aim.own + aim.all) * problem_.bias);
     lane.stage = Stage::kStep;
     return true;
   }
@@ -487,7 +363,7 @@ class PanelSolver {
   const PanelKernels& kernels_ = panel_kernels();
   const PanelLossKernels& of_loss_ = loss_ == PanelLoss::kLogistic ? kernels_.logistic : kernels_.squared_hinge;
 
-  std::array<Lane, kLanes> lanes_;
+  Lanes lanes_;
   // n_features + 1 rows, the bias's last: w, and conjugate gradients' vectors
   Floats weights_, direction_, residual_, search_, product_;
   // n_rows rows: u = -s (w.x + b bias), of which the loss is; how it changes; the loss's second derivative, unless it
@@ -498,10 +374,77 @@ class PanelSolver {
 
 }  // namespace
 
+LaneFloats find_steps(const SvmProblem& problem, PanelLoss loss, const Lanes& lanes, const LaneDoubles& wd,
+                      const LaneDoubles& dd, const float* u, const float* change, Control& control, int worker) {
+  const PanelKernels& kernels = panel_kernels();
+  const PanelLossKernels& of_loss = loss == PanelLoss::kLogistic ? kernels.logistic : kernels.squared_hinge;
+  std::array<bool, kLanes> searching;
+  LaneFloats t{};
+  LaneDoubles low{};
+  LaneDoubles high;
+  high.fill(1);
+  bool any = false;
+  for (std::size_t j = 0; j < kLanes; ++j) {
+    searching[j] = lanes[j].stage == Stage::kStep && lanes[j].fall > 0;
+    t[j] = searching[j] ? 1 : 0;
+    any |= searching[j];
+  }
+  // The derivative along the direction rises: Newton's method kept inside a bracket comes near its zero, from the
+  // end on, which mostly is near enough.
+  constexpr int kMostTries = 30;
+  constexpr double kNearEnough = 0.1;
+  constexpr float kLeastStep = 1e-4F;  // where float32 sees no descent any more
+  for (int i = 0; any && i < kMostTries; ++i) {
+    LaneDoubles first{};
+    LaneDoubles second{};
+    of_loss.line_derivatives(problem.X.n_rows, u, change, t.data(), first.data(), second.data());
+    control.check_in(worker);
+    any = false;
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      if (!searching[j]) continue;
+      // Positives stand in these sums once, but count `cost` times.
+      const Lane& lane = lanes[j];
+      for (std::int64_t r = 0; lane.cost != 1 && r < lane.n_positive; ++r) {
+        const std::size_t cell = static_cast<std::size_t>(lane.positives[r]) * kLanes + j;
+        const double d = change[cell];
+        const LossAt there = loss_at(loss, u[cell] + double{t[j]} * d);
+        first[j] += (lane.cost - 1) * there.slope * d;
+        second[j] += (lane.cost - 1) * there.bend * d * d;
+      }
+      const double slope = wd[j] + t[j] * dd[j] + problem.C * first[j];
+      const double bend = dd[j] + problem.C * second[j];
+      if (std::abs(slope) <= kNearEnough * lane.fall || (t[j] >= 1 && slope <= 0)) {
+        searching[j] = false;
+      } else {
+        (slope > 0 ? high : low)[j] = t[j];
+        const double newton = t[j] - slope / bend;
+        t[j] = static_cast<float>(newton > low[j] && newton < high[j] ? newton : (low[j] + high[j]) / 2);
+        searching[j] = t[j] >= kLeastStep;
+        if (!searching[j]) t[j] = 0;
+      }
+      any |= searching[j];
+    }
+  }
+  return t;
+}
+
+Aim find_aim(const SvmProblem& problem, const Lane& lane, double pp, double pg, double gg) {
+  const double det = pp * gg - pg * pg;
+  if (det <= 1e-2 * pp * gg) return {};  // means nearly parallel would need huge factors of opposite signs
+  constexpr double kFar = -2;
+  Aim aim{(gg - kFar * pg) / det, (kFar * pp - pg) / det};
+  // At 0 the gradient is 2 C (n g - n+ (cost + 1) p).
+  const auto n = static_cast<double>(problem.X.n_rows);
+  const double a = static_cast<double>(lane.n_positive) * (lane.cost + 1);
+  aim.fall = -2 * problem.C * (n * (aim.own * pg + aim.all * gg) - a * (aim.own * pp + aim.all * pg));
+  return aim;
+}
+
 std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control) {
+  if (loss == PanelLoss::kSquaredHinge && prefers_gram(problem)) return solve_by_gram(problem, threads, control, -1);
   std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
   Shared shared(problem);
-  const std::int64_t n_panels = (static_cast<std::int64_t>(shared.order.size()) + kLanes - 1) / kLanes;
+  const std::int64_t n_panels = (shared.labels.size() + kLanes - 1) / kLanes;
   // Each takes labels until none is left.
   parallel_for(clamp_threads(n_panels, threads), threads, control, [&](std::int64_t, int worker) {
     PanelSolver(problem, loss, shared, control, worker, solutions.data()).solve();
@@ -510,6 +453,7 @@ std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss,
 }
 
 std::vector<SvmSolution> solve_panels_here(const SvmProblem& problem, PanelLoss loss, Control& control, int worker) {
+  if (loss == PanelLoss::kSquaredHinge && prefers_gram(problem)) return solve_by_gram(problem, 1, control, worker);
   std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
   Shared shared(problem);
   PanelSolver(problem, loss, shared, control, worker, solutions.data()).solve();

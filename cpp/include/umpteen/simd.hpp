@@ -87,6 +87,7 @@ struct PanelKernels {
   void (*exponentials)(const float* x, std::int64_t n, float* out);
   void (*add_panel_rows)(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices,
                          const float* data, const float* factors, float* out);
+  void (*multiply_gram)(std::int64_t n_rows, const float* K, const float* value, float* out);
   void (*add_constants)(std::int64_t n_rows, const float* constant, float* value);
   void (*add_up)(std::int64_t n_rows, const float* value, double* sums);
   void (*dot_lanes)(std::int64_t n_rows, const float* a, const float* b, double* sums);

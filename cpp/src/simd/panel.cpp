@@ -45,6 +45,34 @@ void add_panel_rows(std::int64_t n_rows, const std::int64_t* indptr, const std::
   }
 }
 
+/// out[row][lane] = the sum over the others of K[row][other] * value[other][lane], for some rows at a time: what is
+/// read of the others serves them all.
+template <int kRows>
+void multiply_some(std::int64_t n_rows, const float* K, const float* value, float* out) {
+  Lanes low[kRows];
+  Lanes high[kRows];
+  for (int r = 0; r < kRows; ++r) low[r] = high[r] = broadcast(0);
+  for (std::int64_t other = 0; other < n_rows; ++other) {
+    const Lanes a = load(value + other * kLanes);
+    const Lanes b = load(value + other * kLanes + 16);
+    for (int r = 0; r < kRows; ++r) {
+      const Lanes x = broadcast(K[r * n_rows + other]);
+      low[r] = multiply_add(x, a, low[r]);
+      high[r] = multiply_add(x, b, high[r]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    store(out + r * kLanes, low[r]);
+    store(out + r * kLanes + 16, high[r]);
+  }
+}
+
+void multiply_gram(std::int64_t n_rows, const float* K, const float* value, float* out) {
+  std::int64_t row = 0;
+  for (; row + 4 <= n_rows; row += 4) multiply_some<4>(n_rows, K + row * n_rows, value, out + row * kLanes);
+  for (; row < n_rows; ++row) multiply_some<1>(n_rows, K + row * n_rows, value, out + row * kLanes);
+}
+
 /// value[row][lane] += constant[lane]
 void add_constants(std::int64_t n_rows, const float* constant, float* value) {
   const Lanes low = load(constant);
@@ -195,6 +223,7 @@ extern const PanelKernels kPanelKernels;
 const PanelKernels kPanelKernels{
     exponentials,
     add_panel_rows,
+    multiply_gram,
     add_constants,
     add_up,
     dot_lanes,

@@ -39,6 +39,8 @@ CLUSTERINGS = ("capped", "plain", "balanced")
 MAX_CHILDREN = 65536
 #: Children solved side by side; kPanelLabels in the kernel.
 _PANEL = 32
+#: A node of at most so many rows may be solved in terms of them: with a number for each pair.
+_GRAM_ROWS = 2048
 _MAX_ITERATIONS = 20
 
 
@@ -409,7 +411,7 @@ class LabelTree(Method):
         model_bytes = self.n_trees * (levels * weights * 16 + n_labels * levels * 64)
         # The root has all rows: its panels, and the copy of its rows; labels' directions and one level's centres.
         threads = resolve_threads(self.threads)
-        panels = 4 * _PANEL * (5 * (n_features + 1) + 3 * n_rows)
+        panels = 4 * _PANEL * (5 * (n_features + 1) + 3 * n_rows) + 4 * min(n_rows, _GRAM_ROWS) ** 2
         stride = -(-min(self.branching, n_labels) // 16) * 16
         directions = weights * 8 * 2 + 4 * stride * (n_features + n_labels)
         copies = X.nnz * 8 * 2 + Y.nnz * 24 + (n_rows + n_features) * 16 * threads
