@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import platform
 import re
 import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,7 +20,6 @@ import numpy as np
 import umpteen
 from umpteen import _native
 from umpteen.data.preprocessing import Preprocessing
-from umpteen.memory import format_bytes
 from umpteen.models.store import ModelReader
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,58 +110,6 @@ def train_and_write(model, train, test, path: Path) -> tuple[float, umpteen.Metr
     shutil.rmtree(path, ignore_errors=True)
     seconds = median_time(lambda: model.fit(train.X, train.Y, path), 1)
     return seconds, measure(model, test, train), ModelReader(path).n_bytes() / 1e6
-
-
-TRAIN = """
-import json, re, sys, time, umpteen
-from umpteen.methods import method_class
-folder, path, name, params = sys.argv[1:]
-train = umpteen.read_xc(folder + "/train.txt.xz")
-model = method_class(name)(threads=2, **json.loads(params))
-estimate = model.estimate(train.X, train.Y)
-memory = lambda what: 1024 * int(re.search(what + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
-before = memory("VmRSS")
-open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew
-started = time.perf_counter()
-model.fit(train.X, train.Y, path)
-seconds = time.perf_counter() - started
-used = memory("VmHWM") - before
-test = umpteen.read_xc(folder + "/test.txt.xz")
-scores = umpteen.evaluate(test.Y, model.predict_topk(test.X, 5)[0], train.Y, deciles=False)
-stats = {k: float(v[v >= 0].mean()) for k, v in getattr(model, "stats_", {}).items()}
-print(json.dumps({"seconds": seconds, "used": used, "peak": estimate.peak_bytes, "model": estimate.model_bytes,
-                  "n_labels": train.n_labels, "stats": stats, "scores": scores.as_dict()}))
-"""
-
-
-def train_in_child(data: str, method: str, **params: object) -> dict:
-    """Trains and writes a model in a process of its own, whose memory can be told: time, memory beyond the data
-    beside the estimate, model bytes, test scores."""
-    with tempfile.TemporaryDirectory() as temporary:
-        command = [sys.executable, "-c", TRAIN, str(data_root() / data), f"{temporary}/m", method, json.dumps(params)]
-        out = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        return out | {"n_bytes": ModelReader(f"{temporary}/m").n_bytes()}
-
-
-def describe_training(out: dict) -> list[str]:
-    """What train_in_child found, as cells: time, memory, model, P@k, PSP@k."""
-    scores = out["scores"]
-    return [
-        f"{out['seconds']:.0f} s ({1000 * out['seconds'] / out['n_labels']:.1f} ms a label)",
-        f"{format_bytes(out['used'])} (at most {format_bytes(out['peak'])})",
-        f"{format_bytes(out['n_bytes'])} (at most {format_bytes(out['model'])})",
-        " / ".join(f"{scores[f'P@{k}']:.2f}" for k in (1, 3, 5)),
-        f"{scores['PSP@1']:.2f} / {scores['PSP@5']:.2f}",
-    ]
-
-
-TRAINING_HEADER = [
-    "train and write",
-    "memory beyond the data (estimate)",
-    "model (estimate)",
-    "P@1 / 3 / 5",
-    "PSP@1 / 5",
-]
 
 
 # --- words, tables, drawings ----------------------------------------------------------------------------------------
