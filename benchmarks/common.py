@@ -187,11 +187,3 @@ def run_parts(name: str, title: str, parts: Parts) -> None:
         body = "".join(f"\n## {known}\n\n{sections[known]}\n" for known, _ in parts.values() if known in sections)
         RESULTS.mkdir(exist_ok=True)
         page.write_text(f"# {title}\n\n`python benchmarks/{name}.py`\n\n{describe_machine()}\n{body}")
-
-
-def write_result(name: str, title: str, text: str, command: str) -> None:
-    """A page in benchmarks/results/, and the same on standard output."""
-    page = f"# {title}\n\n`{command}`\n\n{describe_machine()}\n\n{text}\n"
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(page)
-    print(page)
