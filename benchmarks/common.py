@@ -1,31 +1,43 @@
-"""What all benchmarks share: real data, timing, the machine's description, tables on disk."""
+"""What all studies share: real data, timing, scores in words, drawings, and the page each of them writes."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import platform
 import re
+import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+import umpteen
 from umpteen import _native
-from umpteen.memory import format_bytes
+from umpteen.data.preprocessing import Preprocessing
 from umpteen.models.store import ModelReader
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+UNIT = Preprocessing(normalize=True)
+
+
+# --- data, machine, time --------------------------------------------------------------------------------------------
 
 
 def data_root() -> Path:
     return Path(os.environ.get("UMPTEEN_DATA", ROOT.parent / "shared" / "data"))
+
+
+def read(name: str) -> tuple[umpteen.Dataset, umpteen.Dataset]:
+    """The training and the test rows of a set."""
+    folder = data_root() / name
+    return umpteen.read_xc(folder / "train.txt.xz"), umpteen.read_xc(folder / "test.txt.xz")
 
 
 def describe_machine() -> str:
@@ -54,83 +66,124 @@ def time_all(jobs: dict[str, Callable[[], object]], repeats: int) -> dict[str, f
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-TRAIN = """
-import json, re, sys, time, umpteen
-from umpteen.methods import method_class
-folder, path, name, params = sys.argv[1:]
-train = umpteen.read_xc(folder + "/train.txt.xz")
-model = method_class(name)(threads=2, **json.loads(params))
-estimate = model.estimate(train.X, train.Y)
-memory = lambda what: 1024 * int(re.search(what + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
-before = memory("VmRSS")
-open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew
-started = time.perf_counter()
-model.fit(train.X, train.Y, path)
-seconds = time.perf_counter() - started
-used = memory("VmHWM") - before
-test = umpteen.read_xc(folder + "/test.txt.xz")
-scores = umpteen.evaluate(test.Y, model.predict_topk(test.X, 5)[0], train.Y, deciles=False)
-stats = {k: float(v[v >= 0].mean()) for k, v in getattr(model, "stats_", {}).items()}
-print(json.dumps({"seconds": seconds, "used": used, "peak": estimate.peak_bytes, "model": estimate.model_bytes,
-                  "n_labels": train.n_labels, "stats": stats, "scores": scores.as_dict()}))
-"""
+def time_each(job: Callable[[Any], object], items: Iterable[Any]) -> list[float]:
+    """Seconds of the job on each item."""
+    times = []
+    for item in items:
+        started = time.perf_counter()
+        job(item)
+        times.append(time.perf_counter() - started)
+    return times
 
 
-def train_in_child(data: str, method: str, **params: object) -> dict:
-    """Trains and writes a model in a process of its own, whose memory can be told: time, memory beyond the data
-    beside the estimate, model bytes, test scores."""
-    with tempfile.TemporaryDirectory() as temporary:
-        command = [sys.executable, "-c", TRAIN, str(data_root() / data), f"{temporary}/m", method, json.dumps(params)]
-        out = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        return out | {"n_bytes": ModelReader(f"{temporary}/m").n_bytes()}
+def median_time(job: Callable[[], object], repeats: int) -> float:
+    return statistics.median(time_each(lambda _: job(), range(repeats)))
 
 
-def describe_training(out: dict) -> list[str]:
-    """What train_in_child found, as cells: time, memory, model, P@k, PSP@k."""
-    scores = out["scores"]
-    return [
-        f"{out['seconds']:.0f} s ({1000 * out['seconds'] / out['n_labels']:.1f} ms a label)",
-        f"{format_bytes(out['used'])} (at most {format_bytes(out['peak'])})",
-        f"{format_bytes(out['n_bytes'])} (at most {format_bytes(out['model'])})",
-        " / ".join(f"{scores[f'P@{k}']:.2f}" for k in (1, 3, 5)),
-        f"{scores['PSP@1']:.2f} / {scores['PSP@5']:.2f}",
-    ]
+# --- scores ---------------------------------------------------------------------------------------------------------
 
 
-TRAINING_HEADER = [
-    "train and write",
-    "memory beyond the data (estimate)",
-    "model (estimate)",
-    "P@1 / 3 / 5",
-    "PSP@1 / 5",
-]
+def measure(model, test: umpteen.Dataset, train: umpteen.Dataset | None = None) -> umpteen.Metrics:
+    """Metrics of the five best labels; with the training rows also those that count rare labels more."""
+    labels = model.predict_topk(test.X, 5)[0]
+    return umpteen.evaluate(test.Y, labels, None if train is None else train.Y, deciles=False)
+
+
+def precisions(model, data: umpteen.Dataset) -> np.ndarray:
+    metrics = measure(model, data)
+    return np.array([metrics[f"P@{k}"] for k in (1, 3, 5)])
+
+
+def held_out(make: Callable[[int], Any], train: umpteen.Dataset, splits: int = 2) -> np.ndarray:
+    """P@1, 3 and 5 on a fifth of the training rows of what make(split) learns from the others."""
+    scores = []
+    for split in range(splits):
+        order = np.random.default_rng(split).permutation(train.n_rows)
+        left, kept = order[: train.n_rows // 5], np.sort(order[train.n_rows // 5 :])
+        model = make(split).fit(train.X[kept], train.Y[kept])
+        scores.append(precisions(model, umpteen.Dataset(train.X[left], train.Y[left])))
+    return np.mean(scores, axis=0)
+
+
+def train_and_write(model, train, test, path: Path) -> tuple[float, umpteen.Metrics, float]:
+    """(seconds, metrics, MB)."""
+    shutil.rmtree(path, ignore_errors=True)
+    seconds = median_time(lambda: model.fit(train.X, train.Y, path), 1)
+    return seconds, measure(model, test, train), ModelReader(path).n_bytes() / 1e6
+
+
+# --- words, tables, drawings ----------------------------------------------------------------------------------------
+
+
+def join(scores: Iterable[float]) -> str:
+    return " / ".join(f"{score:.2f}" for score in scores)
+
+
+def at_k(metrics, name: str = "P", ks: tuple[int, ...] = (1, 3, 5)) -> str:
+    return join(metrics[f"{name}@{k}"] for k in ks)
+
+
+def describe(params: dict[str, object], default: str = "the defaults") -> str:
+    return ", ".join(f"{k}={v}" for k, v in params.items()) or default
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
 
 
-def run_parts(name: str, title: str, parts: dict[str, tuple[str, Callable[[int], str]]]) -> None:
-    """The command line of a benchmark in parts: each writes its section of one page and leaves the others."""
+def plotting() -> Any:
+    """matplotlib.pyplot, set up alike for all drawings; a drawing's bytes depend on its figures alone."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    plt.rcParams.update({"font.size": 9, "svg.hashsalt": "umpteen", "axes.spines.top": False,
+                         "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3})  # fmt: skip
+    return plt
+
+
+def save_drawing(figure, name: str) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / name, metadata={"Date": None})
+
+
+def draw_lines(name: str, x: list[int], lines: dict[str, list[float]], x_title: str, y_title: str) -> None:
+    """A plain line chart."""
+    figure, axes = plotting().subplots(figsize=(5, 3.2), layout="constrained")
+    for title, values in lines.items():
+        axes.plot(x, values, marker=".", label=title)
+    axes.set(xlabel=x_title, ylabel=y_title)
+    if len(lines) > 1:
+        axes.legend(frameon=False)
+    save_drawing(figure, name)
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+#: Part -> the heading of its section, and what measures it and returns its text.
+Parts = dict[str, tuple[str, Callable[[], str]]]
+
+
+def read_sections(page: Path) -> dict[str, str]:
+    """The sections of a page, by heading."""
+    found = re.split(r"\n## (.*)\n", page.read_text() if page.exists() else "")
+    return dict(zip(found[1::2], (text.strip() for text in found[2::2]), strict=True))
+
+
+def run_parts(name: str, title: str, parts: Parts) -> None:
+    """The command line of a study in parts: each writes its section of one page and leaves the others."""
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
-    parser.add_argument("--repeats", type=int, default=1)
-    options = parser.parse_args()
+    chosen = parser.parse_args().parts
+    if unknown := [part for part in chosen if part not in parts]:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
     page = RESULTS / f"{name}.md"
-    old = re.split(r"\n## (.*)\n", page.read_text() if page.exists() else "")
-    sections = dict(zip(old[1::2], (text.strip() for text in old[2::2]), strict=True))
-    for part in options.parts or parts:
+    sections = read_sections(page)
+    for part in chosen or parts:
         heading, work = parts[part]
-        sections[heading] = work(options.repeats)
+        sections[heading] = work()
         print(f"## {heading}\n\n{sections[heading]}\n")
         body = "".join(f"\n## {known}\n\n{sections[known]}\n" for known, _ in parts.values() if known in sections)
         RESULTS.mkdir(exist_ok=True)
         page.write_text(f"# {title}\n\n`python benchmarks/{name}.py`\n\n{describe_machine()}\n{body}")
-
-
-def write_result(name: str, title: str, text: str, command: str) -> None:
-    """A page in benchmarks/results/, and the same on standard output."""
-    page = f"# {title}\n\n`{command}`\n\n{describe_machine()}\n\n{text}\n"
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(page)
-    print(page)

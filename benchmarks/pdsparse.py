@@ -1,13 +1,12 @@
-"""PD-Sparse: against omikuji (1 O is its default run) in one run; accuracy, sparsity, classes, batches, memory.
+"""PD-Sparse: what λ does to accuracy and sparsity; one label per row beside LIBLINEAR; rows searched in batches.
 
-python benchmarks/pdsparse.py [eurlex] [sets] [classes] [batches] [memory]
+python benchmarks/pdsparse.py [sets] [classes] [batches]
 
 Each part writes its section of benchmarks/results/pdsparse.md; without names, all of them run.
 """
 
 from __future__ import annotations
 
-import statistics
 import sys
 import tempfile
 import time
@@ -15,17 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from common import (
-    TRAINING_HEADER,
-    describe_training,
-    run_parts,
-    table,
-    time_all,
-    train_in_child,
-    version,
-)
-from dismec import run_omikuji
-from ppdsparse import UNIT, precisions, read, run
+from common import UNIT, at_k, describe, read, run_parts, table, train_and_write
 
 import umpteen
 from umpteen import _native
@@ -35,51 +24,10 @@ from umpteen.data.matrix import offsets
 TABLE_3 = {"EURLex-4K": "20.7, 45.2", "Bibtex": "18.2, 1.9"}
 
 
-# --- EURLex-4K, the same run as omikuji ---------------------------------------------------------------------------
-
-
-def eurlex(repeats: int) -> str:
-    train, test = read("EURLex-4K")
-    models = {
-        "umpteen PDSparse": umpteen.PDSparse(threads=2),
-        'umpteen PDSparse, search="sampled"': umpteen.PDSparse(search="sampled", threads=2),
-        "umpteen PDSparse, lambda_=0.1": umpteen.PDSparse(lambda_=0.1, threads=2),
-        "umpteen PPDSparse": umpteen.PPDSparse(threads=2),
-        "umpteen DiSMEC": umpteen.DiSMEC(threads=2),
-    }
-    times: dict[str, list[float]] = {}
-    scores: dict[str, umpteen.Metrics] = {}
-    sizes: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary)
-        umpteen.write_xc(umpteen.Dataset(UNIT.transform(train.X), train.Y), place / "train.txt")
-        for _ in range(repeats):
-            for name, model in models.items():
-                seconds, scores[name], sizes[name] = run(model, train, test, place / "m")
-                times.setdefault(name, []).append(seconds)
-                print(f"  {name}: {seconds:.1f} s, {precisions(scores[name])}", file=sys.stderr)
-            run_omikuji(place, UNIT.transform(test.X), train, test, times, scores, sizes)
-    predict = time_all({name: lambda model=model: model.predict_topk(test.X, 5) for name, model in models.items()}, 5)
-    one_o = statistics.median(times[version("omikuji")])
-    rows = [
-        [name, f"{statistics.median(values):.1f} s", f"{statistics.median(values) / one_o:.2f} O",
-         precisions(scores[name]), f"{scores[name]['PSP@1']:.2f} / {scores[name]['PSP@5']:.2f}",
-         f"{sizes[name]:.1f} MB",
-         f"{1000 * predict[name] / test.n_rows:.3f} ms" if name in predict else "–"]
-        for name, values in times.items()
-    ]  # fmt: skip
-    header = ["program", "train and write", "in O", "P@1 / 3 / 5", "PSP@1 / 5", "model", "predict, per row"]
-    return (
-        f"2 threads, median of {repeats} run(s) that take turns; 1 O is omikuji's default run. The authors' program "
-        "(λ .01, 10 % held out, post-solve): 5.0 O on one thread, 77.79 / 64.69 / 54.05. A tenth of the rows is held "
-        f"out here too; the others use all.\n\n{table(header, rows)}"
-    )
-
-
 # --- accuracy and sparsity ----------------------------------------------------------------------------------------
 
 
-def sets(repeats: int) -> str:
+def sets() -> str:
     rows = []
     lambdas = (0.01, 0.1, 1.0, 10.0)
     with tempfile.TemporaryDirectory() as temporary:
@@ -89,12 +37,12 @@ def sets(repeats: int) -> str:
             train, test = read(name)
             for lambda_ in grid:
                 model = umpteen.PDSparse(lambda_=lambda_, normalize=unit, threads=2)
-                seconds, scores, size = run(model, train, test, Path(temporary) / "m")
+                seconds, scores, size = train_and_write(model, train, test, Path(temporary) / "m")
                 stats = model.stats_
                 n_alpha = model.active_labels_ * train.n_rows * (1 - model.heldout)
                 rows.append(
                     [f"{name}, {'unit rows' if unit else 'as it is'}", f"{lambda_:g}",
-                     f"{stats['quality'].max():.2f}", precisions(scores), "yes" if model.post_solved_ else "no",
+                     f"{stats['quality'].max():.2f}", at_k(scores), "yes" if model.post_solved_ else "no",
                      f"{len(stats['dual'])}", f"{seconds:.1f} s", f"{size:.3f} MB",
                      f"{model.active_labels_:.1f}, {model.active_weights_:.1f}", TABLE_3.get(name, "–"),
                      f"{model.model_.nnz / n_alpha:.2f}"]
@@ -113,7 +61,7 @@ def sets(repeats: int) -> str:
 # --- classes ------------------------------------------------------------------------------------------------------
 
 
-def classes(repeats: int) -> str:
+def classes() -> str:
     from liblinear.liblinearutil import parameter, problem
     from liblinear.liblinearutil import train as train_liblinear
     from sklearn.datasets import load_digits
@@ -147,10 +95,9 @@ def classes(repeats: int) -> str:
             model = umpteen.PDSparse(threads=2, **params).fit(X[~is_test], Y[~is_test])
             seconds = time.perf_counter() - started
             accuracy = 100 * model.score(X[is_test], Y[is_test])
-            setting = ", ".join(f"{k}={v}" for k, v in params.items()) or "as it comes"
             table_rows.append(
-                [name, f"{n_labels}", f"PDSparse, {setting}", f"{seconds:.1f} s", f"{accuracy:.2f}",
-                 f"{model.model_.nnz}"]
+                [name, f"{n_labels}", f"PDSparse, {describe(params, 'as it comes')}", f"{seconds:.1f} s",
+                 f"{accuracy:.2f}", f"{model.model_.nnz}"]
             )  # fmt: skip
             print("  ", *table_rows[-1], file=sys.stderr)
     header = ["data", "classes", "program", "train", "accuracy", "weights"]
@@ -168,7 +115,7 @@ def pick_label(labels: np.ndarray, counts: np.ndarray) -> int:
 # --- batches ------------------------------------------------------------------------------------------------------
 
 
-def batches(repeats: int) -> str:
+def batches() -> str:
     """Searching many rows with the same W: what it costs in progress, and what it saves in time."""
     rows = []
     for name, sizes, passes in (("Bibtex", (16, 256, 1024, 4880), 8), ("EURLex-4K", (512, 4096, 15539), 6)):
@@ -203,26 +150,10 @@ def batches(repeats: int) -> str:
     )
 
 
-# --- memory -------------------------------------------------------------------------------------------------------
-
-
-def memory(repeats: int) -> str:
-    rows = []
-    for name, params in (
-        ("EURLex-4K", {}), ("Mediamill", {"normalize": False, "lambda_": 1.0}),
-        ("Bibtex", {"normalize": False, "lambda_": 1.0}), ("Debian-Tags", {}),
-    ):  # fmt: skip
-        rows.append([name, *describe_training(train_in_child(name, "pdsparse", **params))])
-        print("  ", *rows[-1], file=sys.stderr)
-    return table(["data", *TRAINING_HEADER], rows)
-
-
 PARTS = {
-    "eurlex": ("EURLex-4K in one run with omikuji", eurlex),
     "sets": ("Accuracy, size and sparsity", sets),
     "classes": ("One label per row", classes),
     "batches": ("Rows searched together", batches),
-    "memory": ("Memory", memory),
 }
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from common import RESULTS, data_root, table, write_result
+from common import at_k, plotting, read, run_parts, save_drawing, table
+from common import measure as score
 
 import umpteen
 
@@ -27,9 +27,8 @@ KS = (1, 3, 5)
 BINS = np.logspace(-8, 1, 91)
 
 
-def main() -> None:
-    folder = data_root() / "EURLex-4K"
-    train, test = umpteen.read_xc(folder / "train.txt.xz"), umpteen.read_xc(folder / "test.txt.xz")
+def study() -> str:
+    train, test = read("EURLex-4K")
     curves, shares, texts = {}, {}, []
     with tempfile.TemporaryDirectory() as temporary:
         for name, method in MODELS.items():
@@ -43,9 +42,7 @@ def main() -> None:
             "Weights within 2^-11 of Δ may fall on its other side where they are pruned after 16-bit rounding."
         )
     draw(curves, shares)
-    figure = "![Δ against P@k and model size, and a histogram of the weights](pruning.svg)"
-    write_result("pruning", "Pruning DiSMEC on EURLex-4K", "\n\n".join([*texts, figure]),
-                 "python benchmarks/pruning.py")  # fmt: skip
+    return "\n\n".join([*texts, "![Δ against P@k and model size, and a histogram of the weights](pruning.svg)"])
 
 
 def prune_by_ladder(model, train, test, place: Path) -> list[dict[str, float]]:
@@ -58,9 +55,8 @@ def prune_by_ladder(model, train, test, place: Path) -> list[dict[str, float]]:
 
 
 def measure(model, train, test) -> dict[str, float]:
-    metrics = umpteen.evaluate(test.Y, model.predict_topk(test.X, max(KS))[0], train.Y, deciles=False)
     sizes = {"weights": model.model_.nnz, "bytes": sum(part.n_bytes for part in model.model_.to_parts())}
-    return {**metrics, **sizes}
+    return {**score(model, test, train), **sizes}
 
 
 def weigh(model) -> np.ndarray:
@@ -76,7 +72,7 @@ def describe(name: str, model, curve: list[dict[str, float]]) -> str:
     rows = [
         [f"{at['delta']:g}", f"{at['weights']:,}", f"{at['weights'] / curve[0]['weights']:.1%}",
          f"{at['weights'] / model.n_labels_:,.0f}", f"{at['bytes'] / 1e6:.2f} MB",
-         " / ".join(f"{at[f'P@{k}']:.2f}" for k in KS), f"{at['PSP@1']:.2f} / {at['PSP@5']:.2f}"]
+         at_k(at), at_k(at, "PSP", (1, 5))]
         for at in curve
     ]  # fmt: skip
     header = ["Δ", "weights", "of all", "per label", "model", "P@1 / 3 / 5", "PSP@1 / 5"]
@@ -88,17 +84,11 @@ def describe(name: str, model, curve: list[dict[str, float]]) -> str:
 
 
 def in_words(at: dict[str, float]) -> str:
-    precision = " / ".join(f"{at[f'P@{k}']:.2f}" for k in KS)
-    return f"{at['weights']:,} weights, {at['bytes'] / 1e6:.2f} MB, P@1 / 3 / 5 {precision}"
+    return f"{at['weights']:,} weights, {at['bytes'] / 1e6:.2f} MB, P@1 / 3 / 5 {at_k(at)}"
 
 
 def draw(curves: dict[str, list[dict[str, float]]], shares: dict[str, np.ndarray]) -> None:
-    mpl.use("svg")
-    from matplotlib import pyplot as plt
-
-    plt.rcParams.update({"font.size": 9, "svg.hashsalt": "umpteen", "axes.spines.top": False,
-                         "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3})  # fmt: skip
-    figure, (accuracy, size, histogram) = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
+    figure, (accuracy, size, histogram) = plotting().subplots(1, 3, figsize=(11, 3.3), layout="constrained")
     for (name, curve), style in zip(curves.items(), ("-", "--", ":"), strict=False):
         deltas = [at["delta"] for at in curve[1:]]
         for k, colour in zip(KS, ("tab:blue", "tab:orange", "tab:green"), strict=True):
@@ -116,9 +106,10 @@ def draw(curves: dict[str, list[dict[str, float]]], shares: dict[str, np.ndarray
         axes.axvline(DEFAULT, color="grey", linewidth=1, linestyle=(0, (2, 2)))
     size.plot([], [], color="grey", linewidth=1, linestyle=(0, (2, 2)), label=f"Δ = {DEFAULT}, the default")
     figure.legend(loc="outside lower center", ncols=5, frameon=False)
-    RESULTS.mkdir(exist_ok=True)
-    figure.savefig(RESULTS / "pruning.svg", metadata={"Date": None})
+    save_drawing(figure, "pruning.svg")
 
+
+PARTS = {"eurlex": ("DiSMEC on EURLex-4K", study)}
 
 if __name__ == "__main__":
-    main()
+    run_parts("pruning", "Pruning", PARTS)

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from common import data_root, table, time_all, version, write_result
+from common import data_root, run_parts, table, time_all, version
 
 import umpteen
 
@@ -26,7 +26,7 @@ print(peak() - before)
 """
 
 
-def main() -> None:
+def compare() -> str:
     from napkinxc.datasets import load_libsvm_file
     from sklearn.datasets import load_svmlight_file
 
@@ -58,9 +58,10 @@ def main() -> None:
         f"Memory of our reader: peak {peak / 1e6:.1f} MB beyond the imports, of which the file {size / 1e6:.1f} MB "
         f"and the result {arrays / 1e6:.1f} MB: {(peak - size) / arrays:.2f} × the result beyond the file."
     )
-    text = table(["reader", "median of 9", "speed", "time / ours"], rows) + "\n\n" + memory
-    write_result("reader", "Reading EURLex-4K's training text", text, "python benchmarks/reader.py")
+    return table(["reader", "median of 9", "speed", "time / ours"], rows) + "\n\n" + memory
 
+
+PARTS = {"eurlex": ("EURLex-4K's training text", compare)}
 
 if __name__ == "__main__":
-    main()
+    run_parts("reader", "Reading text", PARTS)

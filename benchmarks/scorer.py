@@ -1,29 +1,26 @@
-"""Top-5 prediction on EURLex-4K against peers, batch and single row, in one run.
+"""Top-5 prediction on EURLex-4K by the same weights, batch and single row, in one run.
 
-    python benchmarks/scorer.py [--pecos PYTHON]
+    python benchmarks/scorer.py
 
-Two comparisons. The same weights: a one-vs-rest matrix (label centroids, the densest a linear model gets) scored by
-us, by SciPy, by dense BLAS and by PECOS. And the peers' own models, as they train and predict by default.
-PECOS wants old packages, so it runs under an interpreter of its own, which `--pecos` names.
+A one-vs-rest matrix (label centroids, the densest a linear model gets) is scored by us, by SciPy, by dense BLAS and,
+where `umpteen bench setup --peers pecos` has installed it, by PECOS.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from common import data_root, table, time_all, version, write_result
+from common import UNIT, read, run_parts, table, time_all, time_each
 
 import umpteen
+from umpteen.comparing.programs import peer_python
 from umpteen.data.matrix import as_csr
-from umpteen.data.preprocessing import Preprocessing
 
 TOP_K = 5
 N_SINGLE = 500
@@ -31,177 +28,88 @@ N_SINGLE = 500
 PECOS = """
 import json, statistics, sys, time
 import numpy as np, scipy.sparse as sp
-from pecos.xmc import Indexer, LabelEmbeddingFactory
 from pecos.xmc.base import MLModel
-from pecos.xmc.xlinear.model import XLinearModel
 
 folder = sys.argv[1]
-train_X, train_Y, X, W = (sp.load_npz(f"{folder}/{n}.npz").astype(np.float32) for n in ("tX", "tY", "X", "W"))
-rows = [X[i] for i in range(int(sys.argv[2]))]
+X, W = (sp.load_npz(f"{folder}/{n}.npz").astype(np.float32) for n in ("X", "W"))
+model = MLModel(W=sp.csc_matrix(W.T), C=None, bias=-1.0)
 
-def measure(predict):
-    predict(X)
-    batch = []
-    for _ in range(5):
-        started = time.perf_counter()
-        predict(X)
-        batch.append(time.perf_counter() - started)
-    single = []
-    for row in rows:
-        started = time.perf_counter()
-        predict(row)
-        single.append(time.perf_counter() - started)
-    return statistics.median(batch) / X.shape[0], statistics.median(single)
+def measure(X):
+    started = time.perf_counter()
+    model.predict(X, only_topk=5, post_processor="noop", threads=2)
+    return time.perf_counter() - started
 
-flat = MLModel(W=sp.csc_matrix(W.T), C=None, bias=-1.0)
-tree = XLinearModel.train(train_X, train_Y, Indexer.gen(LabelEmbeddingFactory.create(train_Y, train_X)), threads=2)
-tree.save(f"{folder}/tree")
-tree = XLinearModel.load(f"{folder}/tree", is_predict_only=True)  # its fast path
-out = {
-    "PECOS MLModel": measure(lambda x: flat.predict(x, only_topk=5, post_processor="noop", threads=2)),
-    "PECOS XR-Linear": measure(lambda x: tree.predict(x, only_topk=5, beam_size=10, threads=2)),
-}
-print(json.dumps(out))
+measure(X)
+batch = statistics.median(measure(X) for _ in range(5))
+print(json.dumps([batch, statistics.median(measure(X[i]) for i in range(int(sys.argv[2])))]))
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pecos", help="a Python interpreter that has libpecos")
-    options = parser.parse_args()
-
-    folder = data_root() / "EURLex-4K"
-    train, test = umpteen.read_xc(folder / "train.txt.xz"), umpteen.read_xc(folder / "test.txt.xz")
-    unit = Preprocessing(normalize=True)
-    train_X, X = unit.transform(train.X), unit.transform(test.X)
+def compare() -> str:
+    train, test = read("EURLex-4K")
+    X = UNIT.transform(test.X)
     model = umpteen.Centroid(weight_type="float32").fit(train.X, train.Y)
-    W, _ = model.model_.to_weights()
     half = umpteen.Centroid().fit(train.X, train.Y)
+    W, _ = model.model_.to_weights()
+    W_dense = np.ascontiguousarray(W.T.toarray())
     rows = [as_csr(X[i], "X") for i in range(N_SINGLE)]
     user_rows = [test.X[i] for i in range(N_SINGLE)]
-    W_dense = np.ascontiguousarray(W.T.toarray())
 
-    same = {
-        "umpteen, 16-bit weights": (lambda: half.model_.predict_topk(X, TOP_K, threads=2), None),
-        "umpteen, 32-bit weights": (lambda: model.model_.predict_topk(X, TOP_K, threads=2), None),
-        "SciPy X @ W.T, then partition": (lambda: scipy_topk(X, W), lambda r: scipy_topk(r, W)),
-        "NumPy dense X @ W.T (BLAS), then partition": (
-            lambda: dense_topk(X, W_dense),
-            lambda r: dense_topk(r, W_dense),
+    scorers = {
+        "umpteen, 16-bit weights": (lambda X, **how: half.model_.predict_topk(X, TOP_K, **how), X, rows),
+        "umpteen, 32-bit weights": (lambda X, **how: model.model_.predict_topk(X, TOP_K, **how), X, rows),
+        "umpteen, 16-bit, with checks and row scaling": (
+            lambda X, **how: half.predict_topk(X, TOP_K, **how), test.X, user_rows,
         ),
-    }
-    batch = time_all({name: job for name, (job, _) in same.items()}, 5)
-    single = {name: one_by_one(f, rows) for name, (_, f) in same.items() if f is not None}
-    single["umpteen, 16-bit weights"] = one_by_one(lambda r: half.model_.predict_topk(r, TOP_K), rows)
-    single["umpteen, 32-bit weights"] = one_by_one(lambda r: model.model_.predict_topk(r, TOP_K), rows)
+        "SciPy X @ W.T, then partition": (lambda X, **_: best(X, lambda part: (part @ W.T).toarray()), X, rows),
+        "NumPy dense X @ W.T (BLAS), then partition": (
+            lambda X, **_: best(X, lambda part: part.toarray() @ W_dense), X, rows,
+        ),
+    }  # fmt: skip
+    batch = time_all({name: lambda f=f, X=whole: f(X, threads=2) for name, (f, whole, _) in scorers.items()}, 5)
+    single = {name: statistics.median(time_each(f, some)) for name, (f, _, some) in scorers.items()}
     _, scores = model.model_.predict_topk(X, TOP_K)
-    dense = dense_topk(X, W_dense)
+    dense = scorers["NumPy dense X @ W.T (BLAS), then partition"][0](X)
     blas = np.array([X[i].toarray()[0] @ W_dense[:, dense[i]] for i in range(X.shape[0])])
     off = float(np.abs(scores - blas).max())
-    table_rows = [[n, "the same weights", batch[n] / X.shape[0] * 1e3, single[n] * 1e3] for n in same]
-    whole = time_all({"umpteen, whole call": lambda: half.predict_topk(test.X, TOP_K, threads=2)}, 5)
-    whole_single = one_by_one(lambda r: half.predict_topk(r, TOP_K), user_rows)
-    table_rows.insert(
-        2,
-        ["umpteen, 16-bit, with checks and row scaling", "the same weights",
-         whole["umpteen, whole call"] / X.shape[0] * 1e3, whole_single * 1e3],
-    )  # fmt: skip
+    if (pecos := peer_python("pecos")).exists():
+        batch["PECOS MLModel"], single["PECOS MLModel"] = run_pecos(pecos, X, W)
 
-    exact = umpteen.DiSMEC(threads=2).fit(train.X, train.Y)
-    exact_batch = time_all({"umpteen DiSMEC": lambda: exact.predict_topk(test.X, TOP_K, threads=2)}, 5)
-    table_rows.append(
-        ["umpteen DiSMEC, with checks and row scaling", f"its own {exact.model_.nnz:,}",
-         exact_batch["umpteen DiSMEC"] / X.shape[0] * 1e3,
-         one_by_one(lambda r: exact.predict_topk(r, TOP_K), user_rows) * 1e3],
-    )  # fmt: skip
-
-    if options.pecos:
-        with tempfile.TemporaryDirectory() as temporary:
-            for name, matrix in (("tX", train_X), ("tY", train.Y), ("X", X), ("W", W)):
-                sp.save_npz(Path(temporary) / f"{name}.npz", matrix)
-            command = [options.pecos, "-c", PECOS, temporary, str(N_SINGLE)]
-            out = json.loads(
-                subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
-            )
-        for name, (b, s) in out.items():
-            weights = "the same weights" if "MLModel" in name else "its own tree"
-            table_rows.append([name, weights, b * 1e3, s * 1e3])
-    table_rows += peers(train, train_X, test, X)
-
-    ours_batch, ours_single = table_rows[0][2], table_rows[0][3]
+    ours = "umpteen, 16-bit weights"
     lines = [
-        [name, weights, f"{b:.3f}", f"{b / ours_batch:.1f}", f"{s:.3f}", f"{s / ours_single:.1f}"]
-        for name, weights, b, s in table_rows
-    ]
-    header = ["scorer", "weights", "batch ms/row", "/ ours", "single row ms", "/ ours"]
-    note = (
+        [name, f"{batch[name] / X.shape[0] * 1e3:.3f}", f"{batch[name] / batch[ours]:.1f}",
+         f"{single[name] * 1e3:.3f}", f"{single[name] / single[ours]:.1f}"]
+        for name in batch
+    ]  # fmt: skip
+    return (
         f"{X.shape[0]} rows, {W.nnz:,} weights, top {TOP_K}, 2 threads in batch. Batch: median of 5 runs that take "
         f"turns; single: median of {N_SINGLE} rows, one thread. The five best scores differ from dense BLAS by "
-        f"{off:.0e} at most. The peers' trees look at a small part of their weights: beam search, not the exact "
-        "top 5."
+        f"{off:.0e} at most.\n\n" + table(["scorer", "batch ms/row", "/ ours", "single row ms", "/ ours"], lines)
     )
-    write_result("scorer", "Predicting EURLex-4K's test rows", note + "\n\n" + table(header, lines),
-                 "python benchmarks/scorer.py --pecos PYTHON")  # fmt: skip
 
 
-def one_by_one(predict, rows) -> float:
-    times = []
-    for row in rows:
-        started = time.perf_counter()
-        predict(row)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
-
-
-def scipy_topk(X, W, block: int = 256) -> np.ndarray:
-    out = np.empty((X.shape[0], TOP_K), np.int64)
-    for begin in range(0, X.shape[0], block):
-        scores = (X[begin : begin + block] @ W.T).toarray()
-        out[begin : begin + block] = best(scores)
-    return out
-
-
-def dense_topk(X, W_dense, block: int = 256) -> np.ndarray:
-    out = np.empty((X.shape[0], TOP_K), np.int64)
-    for begin in range(0, X.shape[0], block):
-        out[begin : begin + block] = best(X[begin : begin + block].toarray() @ W_dense)
-    return out
-
-
-def best(scores: np.ndarray) -> np.ndarray:
-    part = np.argpartition(-scores, TOP_K, axis=1)[:, :TOP_K]
-    order = np.argsort(-np.take_along_axis(scores, part, 1), axis=1, kind="stable")
-    return np.take_along_axis(part, order, 1)
-
-
-def peers(train, train_X, test, X) -> list[list]:
-    """omikuji and napkinXC, trained and asked as their documentation does."""
-    import omikuji
-    from napkinxc.models import PLT
-
-    out = []
+def run_pecos(python: Path, X, W) -> list[float]:
+    """Seconds of all rows and of a single one."""
     with tempfile.TemporaryDirectory() as temporary:
-        path = Path(temporary) / "train.txt"
-        umpteen.write_xc(umpteen.Dataset(train_X, train.Y), path)
-        hyper = omikuji.Model.default_hyper_param()
-        trees = omikuji.Model.train_on_data(str(path), hyper, n_threads=2)
-        pairs = [list(zip(X[i].indices.tolist(), X[i].data.tolist(), strict=True)) for i in range(X.shape[0])]
-        started = time.perf_counter()
-        for pair in pairs:
-            trees.predict(pair, top_k=TOP_K)
-        loop = (time.perf_counter() - started) / len(pairs)
-        single = one_by_one(lambda pair: trees.predict(pair, top_k=TOP_K), pairs[:N_SINGLE])
-        out.append([version("omikuji") + " (no batch call)", "its own 3 trees", loop * 1e3, single * 1e3])
-        plt = PLT(str(Path(temporary) / "plt"), threads=2, verbose=False)
-        plt.fit(train_X, train.Y)
-        plt.load()
-        started = time.perf_counter()
-        plt.predict(X, top_k=TOP_K)
-        b = (time.perf_counter() - started) / X.shape[0]
-        single = one_by_one(lambda row: plt.predict(row, top_k=TOP_K), [X[i] for i in range(100)])
-        out.append([version("napkinxc") + " PLT", "its own tree", b * 1e3, single * 1e3])
+        sp.save_npz(f"{temporary}/X.npz", X)
+        sp.save_npz(f"{temporary}/W.npz", W)
+        command = [str(python), "-c", PECOS, temporary, str(N_SINGLE)]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(found.splitlines()[-1])
+
+
+def best(X, score, block: int = 256) -> np.ndarray:
+    """The labels of the largest scores, some rows at a time."""
+    out = np.empty((X.shape[0], TOP_K), np.int64)
+    for begin in range(0, X.shape[0], block):
+        scores = score(X[begin : begin + block])
+        part = np.argpartition(-scores, TOP_K, axis=1)[:, :TOP_K]
+        order = np.argsort(-np.take_along_axis(scores, part, 1), axis=1, kind="stable")
+        out[begin : begin + block] = np.take_along_axis(part, order, 1)
     return out
 
+
+PARTS = {"weights": ("EURLex-4K, the same weights", compare)}
 
 if __name__ == "__main__":
-    main()
+    run_parts("scorer", "Predicting EURLex-4K's test rows", PARTS)

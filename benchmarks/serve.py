@@ -226,7 +226,7 @@ def cells(found: dict[str, float]) -> list[str]:
 # --- the parts -----------------------------------------------------------------------------------------------------
 
 
-def compare_frameworks(repeats: int) -> str:
+def compare_frameworks() -> str:
     bodies = requests_of("StackExchange-Cooking")
     rows = []
     for framework in ("none", "starlette", "litestar", "fastapi"):
@@ -252,7 +252,7 @@ MODELS = {
 }
 
 
-def measure_single(repeats: int) -> str:
+def measure_single() -> str:
     rows = []
     for what, (name, data, method, params) in MODELS.items():
         bodies = requests_of(data)
@@ -297,7 +297,7 @@ def memory_of(pids: list[int], model: Path) -> dict[str, int]:
     return total
 
 
-def measure_memory(repeats: int) -> str:
+def measure_memory() -> str:
     rows = []
     sets = {
         "EURLex-4K, DiSMEC": ("eurlex-dismec", "EURLex-4K", "dismec", {}),
@@ -446,7 +446,7 @@ def drive(port: int, lines: list[bytes], pause: int, seconds: float, connections
     return found
 
 
-def soak(repeats: int) -> str:
+def soak() -> str:
     minutes, connections = SOAK_MINUTES, 256
     original = umpteen.load(model_of("cooking-dismec", "StackExchange-Cooking", "dismec"))
     live = KEPT / "live.model"
@@ -491,15 +491,13 @@ def soak(repeats: int) -> str:
     )
 
 
+PARTS = {
+    "frameworks": ("Which framework and server", compare_frameworks),
+    "single": ("A single suggestion", measure_single),
+    "memory": ("Memory of 1, 2 and 4 workers", measure_memory),
+    "soak": ("Under load for minutes", soak),
+}
+
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no server is left behind
-    run_parts(
-        "serve",
-        "umpteen serve, on loopback",
-        {
-            "frameworks": ("Which framework and server", compare_frameworks),
-            "single": ("A single suggestion", measure_single),
-            "memory": ("Memory of 1, 2 and 4 workers", measure_memory),
-            "soak": ("Under load for minutes", soak),
-        },
-    )
+    run_parts("serve", "umpteen serve, on loopback", PARTS)

@@ -14,7 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from common import RESULTS, data_root, run_parts, table
+from common import RESULTS, at_k, data_root, read, run_parts, table
 
 import umpteen
 from umpteen.methods import method_class
@@ -27,10 +27,10 @@ WORDS = {"sublinear_tf": True, "max_df": 0.7, "token_pattern": r"[^\W_]+(?:[-.+'
 FEATURES = {"words": WORDS, "words and pairs": WORDS | {"ngram_range": (1, 2), "min_df": 2}}
 
 
-def measure(name: str, repeats: int) -> str:
+def measure(name: str) -> str:
     folder = data_root() / name
     train, test = (umpteen.read_corpus(folder / f"{part}.jsonl.xz") for part in ("train", "test"))
-    numbers = [umpteen.read_xc(folder / f"{part}.txt.xz") for part in ("train", "test")]
+    numbers = read(name)
     rows, drawings = [], ""
     for method, params in METHODS.items():
         plain = method_class(method)(threads=2, **params)
@@ -39,7 +39,9 @@ def measure(name: str, repeats: int) -> str:
         seconds = time.perf_counter() - started
         labels = plain.predict_topk(numbers[1].X, 5)[0]
         scores = umpteen.evaluate(numbers[1].Y, labels, numbers[0].Y, deciles=False)
-        rows.append([method, "the set's own numbers", *cells(scores), f"{seconds:.1f} s", "", ""])
+        rows.append(
+            [method, "the set's own numbers", at_k(scores), at_k(scores, "PSP", (1, 5)), f"{seconds:.1f} s", "", ""]
+        )
         show(rows[-1])
         for words, settings in FEATURES.items():
             if words != "words" and method == "fastxml":
@@ -55,8 +57,8 @@ def measure(name: str, repeats: int) -> str:
                 size = ModelReader(Path(temporary) / "m").n_bytes() / 1e6
             scores = tagger.evaluate(test.texts, test.labels, deciles=False)
             before, after = tagger.reliability(test.texts, test.labels)
-            rows.append([method, words, *cells(scores), f"{seconds:.1f} s", f"{size:.1f} MB",
-                         f"{before.error:.3f} → {after.error:.3f}"])  # fmt: skip
+            rows.append([method, words, at_k(scores), at_k(scores, "PSP", (1, 5)), f"{seconds:.1f} s",
+                         f"{size:.1f} MB", f"{before.error:.3f} → {after.error:.3f}"])  # fmt: skip
             show(rows[-1])
             if method == "dismec" and words == "words":
                 for when, found in (("before", before), ("after", after)):
@@ -78,16 +80,11 @@ REMARKS = {
 }
 
 
-def cells(scores: umpteen.Metrics) -> list[str]:
-    return [
-        " / ".join(f"{scores[f'P@{k}']:.2f}" for k in (1, 3, 5)),
-        f"{scores['PSP@1']:.2f} / {scores['PSP@5']:.2f}",
-    ]
-
-
 def show(row: list[str]) -> None:
     print("  ", *row, file=sys.stderr)
 
 
+PARTS = {name: (name, partial(measure, name)) for name in SETS}
+
 if __name__ == "__main__":
-    run_parts("text", "From raw text to tags", {name: (name, partial(measure, name)) for name in SETS})
+    run_parts("text", "From raw text to tags", PARTS)

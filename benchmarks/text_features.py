@@ -1,6 +1,6 @@
 """Text features against scikit-learn's TfidfVectorizer, on real text, in one run.
 
-python benchmarks/text_features.py
+python benchmarks/text_features.py [corpora] [single] [saving]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import data_root, table, time_all, version, write_result
+from common import data_root, run_parts, table, time_all, time_each, version
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import umpteen
@@ -62,14 +62,9 @@ def compare(name: str, texts: list[str], setting: str, params: dict) -> list[lis
     ]
 
 
-def quantiles(job: Callable[[str], object], texts: list[str]) -> str:
-    times = []
-    for text in texts:
-        started = time.perf_counter()
-        job(text)
-        times.append(1e6 * (time.perf_counter() - started))
-    cuts = statistics.quantiles(times, n=100)
-    return f"{cuts[49]:.0f} µs | {cuts[94]:.0f} µs"
+def quantiles(job: Callable[[str], object], texts: list[str]) -> list[str]:
+    cuts = statistics.quantiles(time_each(job, texts), n=100)
+    return [f"{1e6 * cuts[49]:.0f} µs", f"{1e6 * cuts[94]:.0f} µs"]
 
 
 def one_at_a_time(name: str) -> str:
@@ -77,15 +72,16 @@ def one_at_a_time(name: str) -> str:
     test = umpteen.read_corpus(data_root() / name / "test.jsonl.xz").texts[:2000]
     ours, theirs = umpteen.Tfidf(min_df=2).fit(train), TfidfVectorizer(min_df=2).fit(train)
     rows = [
-        ["umpteen", quantiles(lambda text: ours.transform([text]), test)],
-        [version("scikit-learn"), quantiles(lambda text: theirs.transform([text]), test)],
+        ["umpteen", *quantiles(lambda text: ours.transform([text]), test)],
+        [version("scikit-learn"), *quantiles(lambda text: theirs.transform([text]), test)],
     ]
     length = statistics.mean(map(len, test))
-    lines = ["| | median | 95th percentile |", "| --- | --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
-    return f"One text at a time, {name}'s test texts, {length:.0f} characters on average:\n\n" + "\n".join(lines)
+    header = ["", "median", "95th percentile"]
+    return f"{name}'s test texts, {length:.0f} characters on average:\n\n" + table(header, rows)
 
 
-def saving(name: str) -> str:
+def saving() -> str:
+    name = "Debian-Tags"
     train = umpteen.read_corpus(data_root() / name / "train.jsonl.xz").texts
     tfidf = umpteen.Tfidf(ngram_range=(1, 2)).fit(train)
     with tempfile.TemporaryDirectory() as folder:
@@ -104,24 +100,27 @@ def saving(name: str) -> str:
     )
 
 
-def main() -> None:
+def corpora() -> str:
     rows = []
     for name in ("Debian-Tags", "Tate-Subjects"):
         texts = umpteen.read_corpus(data_root() / name / "train.jsonl.xz").texts
         for setting, params in SETTINGS.items():
             rows += compare(name, texts, setting, params)
     header = ["text", "", "fit_transform, median of 5", "speed", "times as fast", "transform"]
-    text = "\n\n".join(
-        [
-            "Both give the same columns and, rounded to float32, the same bits; checked before timing.",
-            table(header, rows),
-            one_at_a_time("StackExchange-Cooking"),
-            one_at_a_time("Debian-Tags"),
-            saving("Debian-Tags"),
-        ]
+    return "Both give the same columns and, rounded to float32, the same bits; checked before timing.\n\n" + table(
+        header, rows
     )
-    write_result("text_features", "Text features", text, "python benchmarks/text_features.py")
 
+
+def single() -> str:
+    return "\n\n".join(map(one_at_a_time, ("StackExchange-Cooking", "Debian-Tags")))
+
+
+PARTS = {
+    "corpora": ("Whole corpora", corpora),
+    "single": ("One text at a time", single),
+    "saving": ("Saving", saving),
+}
 
 if __name__ == "__main__":
-    main()
+    run_parts("text_features", "Text features", PARTS)

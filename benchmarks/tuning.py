@@ -11,8 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from common import run_parts, table
-from fastxml import describe, join, precisions, read
+from common import describe, join, precisions, read, run_parts, table
 
 import umpteen
 from umpteen.methods import method_class
@@ -25,7 +24,7 @@ METRIC = "nDCG@5"
 KEPT = Path(tempfile.gettempdir()) / "umpteen-tuning"
 
 
-def measure(name: str, repeats: int) -> str:
+def measure(name: str) -> str:
     train, test = read(name)
     KEPT.mkdir(exist_ok=True)
     rows = []
@@ -58,5 +57,7 @@ def measure(name: str, repeats: int) -> str:
     )
 
 
+PARTS = {name: (name, partial(measure, name)) for name in SETS}
+
 if __name__ == "__main__":
-    run_parts("tuning", "What tuning finds", {name: (name, partial(measure, name)) for name in SETS})
+    run_parts("tuning", "What tuning finds", PARTS)

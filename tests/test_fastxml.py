@@ -432,7 +432,7 @@ def test_losses_over_five_labels_are_worse(bibtex):
     assert (found[1] > found[2] + 1).all()
 
 
-#: Chosen on held-out training rows: benchmarks/results/fastxml-settings-bibtex.md
+#: Chosen on held-out training rows: benchmarks/results/fastxml.md
 BIBTEX = {"tfidf": True, "C_delta": 0.5, "max_leaf": 5}
 
 

@@ -1,0 +1,71 @@
+"""benchmarks/: each script can be imported, and no page, section or file outlives what makes it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+
+import pytest
+
+from umpteen.comparing.configs import read_config
+
+from .conftest import ROOT
+
+FOLDER = ROOT / "benchmarks"
+RESULTS = FOLDER / "results"
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
+if not RESULTS.exists():
+    pytest.skip("results are not part of the source distribution", allow_module_level=True)
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Imports a script as one that is run does its neighbours, and leaves no trace."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    for name in SCRIPTS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield importlib.import_module
+    for name in SCRIPTS:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_page_has_only_sections_that_its_script_writes(load, name):
+    script = load(name)
+    if not hasattr(script, "PARTS"):
+        assert name in {"common", "cluster_model", "ray_scaling", "scale"}
+        return
+    headings = [heading for heading, _ in script.PARTS.values()]
+    sections = list(load("common").read_sections(RESULTS / f"{name}.md"))
+    assert sections == [heading for heading in headings if heading in sections]
+    named = set(re.findall(r" \[([\w-]+)\]", script.__doc__))
+    assert named <= set(script.PARTS)
+
+
+def test_every_page_and_drawing_has_its_script():
+    assert {page.stem for page in RESULTS.glob("*.md")} <= set(SCRIPTS)
+    shown = "".join(page.read_text() for page in [*RESULTS.glob("*.md"), ROOT / "docs" / "how_big.md"])
+    for drawing in RESULTS.glob("*.svg"):
+        assert drawing.name in shown
+
+
+def test_kept_figures_are_of_a_data_set_with_a_file():
+    configs = {path.stem: read_config(path) for path in FOLDER.glob("*.toml")}
+    for name, config in configs.items():
+        assert name == config.name.lower()
+        assert config.contestants
+    for path in RESULTS.glob("*.json"):
+        if path.stem not in SCRIPTS:
+            assert json.loads(path.read_text())["data"]["name"] == configs[path.stem].name
+
+
+def test_the_readme_names_every_script_and_page():
+    text = (FOLDER / "README.md").read_text()
+    for name in set(SCRIPTS) - {"common"}:
+        assert f"`{name}.py" in text
+    for page in RESULTS.glob("*.md"):
+        assert f"(results/{page.name})" in text
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        assert (FOLDER / link).exists(), link
