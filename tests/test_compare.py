@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import umpteen
 from umpteen.cli.main import app
-from umpteen.comparing import results, studies
+from umpteen.comparing import programs, results, studies
 from umpteen.comparing.page import render
 from umpteen.comparing.programs import Contestant, create_environment, parse_contestants, peer_python
 from umpteen.comparing.running import Conditions, Task, compare, last_words
@@ -326,3 +326,32 @@ def test_the_page_of_results_is_what_the_figures_say():
         pytest.skip("this copy of the project has no benchmarks/results")
     page = results.write_page(ROOT / "benchmarks" / "results", ROOT / "benchmarks" / "published.json")
     assert page == (ROOT / "docs" / "RESULTS.md").read_text()
+
+
+def test_some_runs_are_taken_anew_and_the_others_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("UMPTEEN_DATA", str(data_root()))
+    (tmp_path / "b.toml").write_text('name = "Bibtex"\nmethods = ["centroid", "dismec:C=0.3"]\n')
+    order = ("bench", "run", tmp_path / "b.toml", "--result", tmp_path / "b.json", "--no-studies")
+    run(*order, "--output", tmp_path / "first", "--only", "centroid")
+    (first,) = json.loads((tmp_path / "b.json").read_text())["runs"]
+    run(*order, "--output", tmp_path / "second", "--only", "dismec")
+    kept = json.loads((tmp_path / "b.json").read_text())
+    assert [each["name"] for each in kept["runs"]] == ["centroid", "dismec C=0.3"]
+    assert kept["runs"][0] == first
+    with pytest.raises(UmpteenError, match="'rxml' is none of centroid, dismec C=0.3"):
+        run(*order, "--output", tmp_path / "third", "--only", "rxml")
+    other = kept | {"data": kept["data"] | {"name": "EURLex-4K"}}
+    with pytest.raises(UmpteenError, match="the figures kept are of EURLex-4K, these are of Bibtex"):
+        results.merge_figures(other, kept)
+
+
+def test_the_baseline_runs_with_whatever_is_chosen():
+    known = programs.parse_contestants(["centroid,fastxml:n_trees=2,dismec"]) + programs.parse_contestants(
+        ["omikuji,pecos"], peers=True
+    )
+    chosen = programs.choose_contestants(known, "fastxml n_trees=2,dismec")
+    assert [each.name for each in chosen] == ["fastxml n_trees=2", "dismec", "omikuji"]
+    runs = [{"name": "omikuji", "at": 1}, {"name": "dismec", "at": 1}]
+    old = {"data": {"name": "a"}, "baseline": "omikuji", "runs": runs}
+    new = old | {"runs": [{"name": "dismec", "at": 2}, {"name": "omikuji", "at": 2}]}
+    assert results.merge_figures(old, new)["runs"] == [{"name": "omikuji", "at": 1}, {"name": "dismec", "at": 2}]

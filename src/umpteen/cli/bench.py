@@ -115,6 +115,10 @@ def run(
     launcher: LauncherOption = "",
     calibrate: CalibrateOption = False,
     studies: Annotated[bool, typer.Option("--studies/--no-studies", help="As for compare.")] = True,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="NAMES", help="Some of the file's; the figures kept of others stay."),
+    ] = None,
     times: Annotated[
         bool, typer.Option("--times/--no-times", help="Whether to keep times: not where the machine has other work.")
     ] = True,
@@ -122,19 +126,28 @@ def run(
     """Run the comparison a file describes. Data sets lie in $UMPTEEN_DATA, else in ../shared/data.
 
     umpteen bench run benchmarks/bibtex.toml --result benchmarks/results/bibtex.json
+
+    umpteen bench run benchmarks/bibtex.toml --result benchmarks/results/bibtex.json --only rxml,sleec
     """
+    import json
+
     from umpteen.cli.compare import run_comparison
     from umpteen.comparing.configs import read_config
-    from umpteen.comparing.results import keep_figures
+    from umpteen.comparing.programs import choose_contestants
+    from umpteen.comparing.results import keep_figures, merge_figures
     from umpteen.comparing.running import Conditions, write_result
 
     described = read_config(config)
     task = described.task(data_root())
     conditions = Conditions(threads, rounds, timeout, launcher=launcher)
-    found = run_comparison(task, described.contestants, output, conditions, calibrate=calibrate, studies=studies)
+    contestants = described.contestants if only is None else choose_contestants(described.contestants, only)
+    found = run_comparison(task, contestants, output, conditions, calibrate=calibrate, studies=studies)
     if result is not None:
         result.parent.mkdir(parents=True, exist_ok=True)
-        write_result(result, keep_figures(found, times=times))
+        figures = keep_figures(found, times=times)
+        if only is not None and result.exists():
+            figures = merge_figures(json.loads(result.read_text()), figures)
+        write_result(result, figures)
         typer.echo(f"figures    {result}")
 
 

@@ -233,7 +233,7 @@ class Liblinear(OneVsRest):
         whole.set_bias(parsed.bias)
 
         def solve(label: int) -> Any:
-            own: Any = object.__new__(type(whole))
+            own: Any = problem.__new__(problem)  # without its constructor, which copies
             own.l, own.n, own.bias, own.x = whole.l, whole.n, whole.bias, whole.x
             sign = np.full(whole.l, -1.0)
             sign[self.columns.indices[self.columns.indptr[label] : self.columns.indptr[label + 1]]] = 1.0

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from typing import Any
 from umpteen.errors import ParamError
 from umpteen.methods import METHODS, method_class
 
+#: Whose training time others are told in.
+BASELINE = "omikuji"
 #: Peer -> what its environment installs. XR-Linear needs none of the neural packages that PECOS asks for.
 PEERS: dict[str, tuple[str, ...]] = {
     "omikuji": ("omikuji==0.5.2", "numpy", "scipy"),
@@ -77,6 +79,17 @@ def parse_contestants(texts: Iterable[str], *, peers: bool = False) -> list[Cont
         if names.count(name) > 1:
             raise ParamError(f"{name} is named twice")
     return found
+
+
+def choose_contestants(known: Sequence[Contestant], names: str) -> list[Contestant]:
+    """Those of some names, with commas between, a program's or one's with its settings; and the baseline, by which
+    times are told."""
+    wanted = [name.strip() for name in names.split(",")]
+    for name in wanted:
+        if not any(name in (contestant.program, contestant.name) for contestant in known):
+            raise ParamError(f"{name!r} is none of {', '.join(contestant.name for contestant in known)}")
+    wanted.append(BASELINE)
+    return [contestant for contestant in known if {contestant.program, contestant.name} & {*wanted}]
 
 
 def _split(text: str, mark: str) -> list[str]:

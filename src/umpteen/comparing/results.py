@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from umpteen.comparing.page import describe_machine, describe_time
-from umpteen.comparing.running import BASELINE, KS
+from umpteen.comparing.programs import BASELINE
+from umpteen.comparing.running import KS
 from umpteen.errors import DataError
 from umpteen.memory import format_bytes
 
@@ -32,6 +33,17 @@ def keep_figures(result: dict[str, Any], *, times: bool = True) -> dict[str, Any
     return {key: value for key, value in result.items() if key != "mistakes"} | {"timed": times, "runs": runs}
 
 
+def merge_figures(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Kept figures with some runs taken anew; each run's times stay relative to the baseline it ran beside."""
+    if old["data"]["name"] != new["data"]["name"]:
+        raise DataError(f"the figures kept are of {old['data']['name']}, these are of {new['data']['name']}")
+    taken = {run["name"]: run for run in new["runs"]}
+    if new["baseline"] and any(run["name"] == new["baseline"] for run in old["runs"]):
+        taken.pop(new["baseline"])  # it ran to tell the others' times by; what is kept of it stays
+    kept = [taken.pop(run["name"], run) for run in old["runs"]]
+    return new | {"runs": [*kept, *taken.values()], "timed": old.get("timed", True) and new.get("timed", True)}
+
+
 def write_page(folder: Path, published: Path) -> str:
     """The page in Markdown."""
     found: dict[str, list[dict[str, Any]]] = {}
@@ -47,7 +59,9 @@ def write_page(folder: Path, published: Path) -> str:
         "their sources. Nothing here is typed by hand.",
         "All in percent. Each program learned from the training rows and was asked for five labels of each test row. "
         "**O** is one default run of omikuji on the same data, in the same comparison: times in O compare, seconds "
-        "of different machines do not. Methods have their default settings but for those named.",
+        "of different machines do not. Methods have their default settings but for those named. Memory is what "
+        "training takes beyond the data, beside what the method states before it starts; the last column is the time "
+        "of a row among all test rows, and of one row asked for alone.",
         *(_section(of_data, entries) for of_data in found.values()),
         "## Sources",
         "\n".join(f"- {source}" for source in sorted({entry["source"] for entry in entries})),
@@ -95,7 +109,7 @@ def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: 
     if not runs:
         return ""
     header = ["method", "P@1 / 3 / 5", "its paper", "authors' program, these files", "nDCG@1 / 3 / 5"]
-    header += ["PSP@1 / 3 / 5", "O", "model"]
+    header += ["PSP@1 / 3 / 5", "O", "memory (stated)", "model", "ms a row: of many, one"]
     keys = [f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in KS]
     best = {key: max(run["metrics"][key] for run in done) for key in keys}
     rows = []
@@ -110,7 +124,9 @@ def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: 
                 _triple(run, "nDCG", best),
                 _triple(run, "PSP", best),
                 _in_o(run),
+                _memory(run),
                 format_bytes(run["model_bytes"]),
+                _asking(run),
             ]
         )
     peers = [run for run in done if run["peer"]]
@@ -118,7 +134,8 @@ def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: 
         top = max(peers, key=lambda run: run["metrics"]["P@1"])
         name = f"*best peer here: {top['name']} {top['version']}*"
         figures = [_triple(top, key, best) for key in ("P", "nDCG", "PSP")]
-        rows.append([name, figures[0], "", "", *figures[1:], _in_o(top), format_bytes(top["model_bytes"])])
+        sizes = [_in_o(top), _memory(top), format_bytes(top["model_bytes"]), _asking(top)]
+        rows.append([name, figures[0], "", "", *figures[1:], *sizes])
     return _table(header, rows)
 
 
@@ -132,7 +149,9 @@ def _peers(runs: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> st
             f"{run['metrics']['nDCG@5']:.2f}",
             _triple(run, "PSP"),
             _in_o(run),
+            _memory(run),
             format_bytes(run["model_bytes"]),
+            _asking(run),
         ]
         for run in runs
     ]
@@ -146,17 +165,34 @@ def _peers(runs: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> st
                     f"{entry['nDCG'][2]:.2f}" if entry.get("nDCG") else "–",
                     _figures(entry.get("PSP")),
                     f"{entry['O']:g}" if entry.get("O") else "–",
+                    "–",
                     format_bytes(entry["model_bytes"]) if entry.get("model_bytes") else "–",
+                    "–",
                 ]
             )
     if not rows:
         return ""
-    return _table(["peer", "measured in", "P@1 / 3 / 5", "nDCG@5", "PSP@1 / 3 / 5", "O", "model"], rows)
+    header = ["peer", "measured in", "P@1 / 3 / 5", "nDCG@5", "PSP@1 / 3 / 5", "O", "memory", "model"]
+    return _table([*header, "ms a row: of many, one"], rows)
 
 
 def _in_o(run: dict[str, Any]) -> str:
     relative = run.get("relative", {}).get("train_seconds")
     return f"{relative:.2f}" if relative is not None else "–"
+
+
+def _memory(run: dict[str, Any]) -> str:
+    """How far memory rose while it trained, and what it had said it would take at most."""
+    peak, stated = run.get("train_peak_bytes"), (run.get("estimate") or {}).get("peak_bytes")
+    found = format_bytes(peak) if peak is not None else "–"
+    return f"{found} ({format_bytes(stated)})" if stated is not None else found
+
+
+def _asking(run: dict[str, Any]) -> str:
+    """Milliseconds of a row among all test rows, and of one alone."""
+    if "predict_ms_per_row" not in run:
+        return "–"
+    return f"{run['predict_ms_per_row']:.3f}, {run['single_ms']['p50']:.2f}"
 
 
 def _triple(run: dict[str, Any], name: str, best: dict[str, float] | None = None) -> str:

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import __version__, _native
-from umpteen.comparing.programs import Contestant, peer_python
+from umpteen.comparing.programs import BASELINE, Contestant, peer_python
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import write_bytes
 from umpteen.data.matrix import Csr
@@ -42,7 +42,6 @@ from umpteen.threads import resolve_threads
 
 FORMAT = 1
 KS = (1, 3, 5)
-BASELINE = "omikuji"
 _CHILD = Path(__file__).with_name("child.py")
 _TIMES = ("train_seconds", "train_cpu_seconds", "predict_seconds", "load_seconds")
 
