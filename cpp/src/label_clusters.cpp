@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "local_rows.hpp"
 #include "umpteen/aligned.hpp"
@@ -37,6 +38,7 @@ class Clusterer {
     directions_.assign(size(V_.n_cols * stride_), 0.0F);
     scores_.resize(size(n_ * stride_));
     sums_.resize(size(n_workers));
+    touched_.resize(size(n_workers));
     for (auto& sums : sums_) sums.assign(size(V_.n_cols), 0.0);
 
     pick_first(problem_.seeds[group]);
@@ -53,6 +55,7 @@ class Clusterer {
 
  private:
   static constexpr std::int64_t kRowsPerBlock = 64;
+  static constexpr std::int64_t kFeaturesPerBlock = 4096;
 
   /// The first directions are those of k different members.
   void pick_first(std::uint64_t seed) {
@@ -128,18 +131,29 @@ class Clusterer {
     std::partial_sum(member_ptr_.begin(), member_ptr_.end(), member_ptr_.begin());
     std::vector<std::int64_t> ends(member_ptr_.begin(), member_ptr_.end() - 1);
     for (std::int64_t i = 0; i < n_; ++i) picked_[size(ends[size(clusters_[i])]++)] = static_cast<std::int32_t>(i);
+    run((V_.n_cols + kFeaturesPerBlock - 1) / kFeaturesPerBlock, [&](std::int64_t block, int) {
+      const std::int64_t begin = block * kFeaturesPerBlock;
+      const std::int64_t end = std::min(begin + kFeaturesPerBlock, V_.n_cols);
+      std::fill(directions_.begin() + begin * stride_, directions_.begin() + end * stride_, 0.0F);
+    });
     run(k_, [&](std::int64_t c, int worker) {
       std::vector<double>& sums = sums_[size(worker)];
+      auto& touched = touched_[size(worker)];
+      touched.clear();
       for (std::int64_t m = member_ptr_[size(c)]; m < member_ptr_[size(c) + 1]; ++m)
-        for (std::int64_t i = V_.indptr[picked_[size(m)]]; i < V_.indptr[picked_[size(m)] + 1]; ++i)
-          sums[size(V_.indices[i])] += V_.data[i];
+        for (std::int64_t i = V_.indptr[picked_[size(m)]]; i < V_.indptr[picked_[size(m)] + 1]; ++i) {
+          double& sum = sums[size(V_.indices[i])];
+          if (sum == 0) touched.emplace_back(V_.indices[i], 0.0);
+          sum += V_.data[i];
+        }
       double squared = 0;
-      for (const double sum : sums) squared += sum * sum;
-      const double share = squared > 0 ? 1 / std::sqrt(squared) : 0;
-      for (std::int64_t f = 0; f < V_.n_cols; ++f) {
-        directions_[size(f * stride_ + c)] = static_cast<float>(sums[size(f)] * share);
-        sums[size(f)] = 0;
+      for (auto& [f, sum] : touched) {  // one that came back to 0 is here twice, and adds its sum once
+        std::swap(sum, sums[size(f)]);
+        squared += sum * sum;
       }
+      const double share = squared > 0 ? 1 / std::sqrt(squared) : 0;
+      for (const auto& [f, sum] : touched)
+        if (sum != 0) directions_[size(f * stride_ + c)] = static_cast<float>(sum * share);
     });
   }
 
@@ -149,8 +163,9 @@ class Clusterer {
   std::int64_t n_ = 0, k_ = 0, most_ = 0, stride_ = 0;
   std::int32_t* clusters_ = nullptr;
   const EmbeddingKernels& kernels_ = embedding_kernels();
-  AlignedVector<float> directions_, scores_;  // n_features x stride, n x stride
-  std::vector<std::vector<double>> sums_;     // by worker
+  AlignedVector<float> directions_, scores_;                           // n_features x stride, n x stride
+  std::vector<std::vector<double>> sums_;                              // by worker
+  std::vector<std::vector<std::pair<std::int32_t, double>>> touched_;  // features of a cluster, and their sums
   std::vector<std::int32_t> picked_;
   std::vector<float> ahead_;
   std::vector<std::int64_t> room_, member_ptr_;

@@ -112,7 +112,7 @@ class PanelSolver {
 
     const LaneFloats t = find_steps(problem_, loss_, lanes_, wd, dd, u_.data(), change_.data(), control_, worker_);
     for (int j = 0; j < kLanes; ++j)
-      if (has(j, Stage::kStep) && t[size(j)] <= 0) finish(j);
+      if (has(j, Stage::kStep) && t[size(j)] <= 0 && !lanes_[size(j)].is_aimed()) finish(j);
     kernels_.add_lanes(X_.n_cols + 1, weights_.data(), t.data(), search_.data(), weights_.data());
     kernels_.add_lanes(X_.n_rows, u_.data(), t.data(), change_.data(), u_.data());
   }

@@ -79,6 +79,9 @@ struct Lane {
   int cg_steps = 0;    // for the direction at hand
   bool stuck = false;  // where float32 sees no curvature
   SvmSolution* solution = nullptr;
+
+  /// At a step, that its direction is find_aim's. Where that leads nowhere, conjugate gradients still may.
+  bool is_aimed() const { return cg_steps == 0; }
 };
 
 using Lanes = std::array<Lane, kLanes>;
@@ -123,7 +126,7 @@ struct Aim {
 /// From the products of the two means, the bias's included: own with own, own with all, all with all.
 Aim find_aim(const SvmProblem& problem, const Lane& lane, double pp, double pg, double gg);
 
-/// Whether rows are so few, beside their features, that a label is sooner solved in terms of rows.
+/// Whether labels are sooner solved in terms of rows than of features.
 bool prefers_gram(const SvmProblem& problem);
 
 /// solve_panels in terms of rows, for squared hinge loss. With worker >= 0 as part of that worker's item.
