@@ -28,8 +28,8 @@ def some() -> umpteen.Dataset:
 
 @pytest.fixture(scope="module", params=["rows", "features", "far more features"])
 def more(request, some) -> umpteen.Dataset:
-    """More rows than features, or the other way round, which is solved in terms of rows: with their products, or where
-    these would be many by multiplying twice."""
+    """More rows than features, or the other way round, which is solved in terms of rows: with their products, or
+    where these would be many by multiplying twice."""
     if request.param == "rows":
         return some
     shape = (301, 4000) if request.param == "features" else (2100, 17_000)
@@ -159,7 +159,8 @@ def panels(X, Y, cost, **settings):
     columns = sp.csc_matrix(Y)
     return _native.solve_panels(
         offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64), columns.indices.astype(np.int32),
-        np.full(columns.shape[1], cost, np.float32), bias=1.0, prune=0.0, squared_hinge=True, **{"threads": 2} | settings,
+        np.full(columns.shape[1], cost, np.float32), bias=1.0, prune=0.0, squared_hinge=True,
+        **{"threads": 2} | settings,
     )  # fmt: skip
 
 

@@ -226,8 +226,8 @@ class FastXML(Method):
         # The rows by column, a child's once more, those of the quadratic model, and what is kept per row and label.
         work = (X.nnz + X.shape[0]) * 20 + (Y.nnz + X.shape[0]) * 60 + (X.shape[1] + Y.shape[1]) * 60
         leaves = 2 * X.shape[0] / self.max_leaf + 1
-        # Measured: a tree has from a tenth (EURLex-4K) to three tenths (40,000 labels with Amazon-670K's shape) as many
-        # weights as X has entries, the more the deeper it is; and a leaf few labels of its rows twice.
+        # Measured: a tree has from a tenth (EURLex-4K) to three tenths (40,000 labels with Amazon-670K's shape) as
+        # many weights as X has entries, the more the deeper it is; and a leaf few labels of its rows twice.
         weights = min(0.45 * X.nnz * max(1.0, math.sqrt(self.C_delta)), 2 * leaves * X.shape[1])
         model_bytes = int(self.n_trees * (weights * 4 + Y.nnz * 4 + leaves * 24))
         return Estimate(int(work) * resolve_threads(self.threads) + model_bytes, model_bytes)
