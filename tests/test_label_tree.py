@@ -13,7 +13,7 @@ import umpteen
 from umpteen import _native
 from umpteen.data.matrix import as_csr, offsets
 from umpteen.engines.base import Resources
-from umpteen.errors import ModelCorruptError, ParamError
+from umpteen.errors import ModelCorruptError, ParamError, ShardError
 from umpteen.methods.base import TrainingData
 from umpteen.methods.label_tree import LabelTree, _take
 from umpteen.models.label_tree import LabelTreeModel, TreePart
@@ -340,12 +340,20 @@ def test_accuracy_on_bibtex(bibtex, params):
     assert metrics["P@5"] > 27.5
 
 
-def test_the_estimate_covers_model_and_memory(some):
-    model = LabelTree(n_trees=2, branching=3, max_leaf=6)
-    estimate = model.estimate(as_csr(some.X, "X"), as_csr(some.Y, "Y"))
-    model.fit(some.X, some.Y)
+@pytest.mark.parametrize("prune", [0.0, 0.01])
+def test_the_estimate_covers_model_and_memory(more, prune):
+    model = LabelTree(n_trees=2, branching=3, max_leaf=6, prune=prune)
+    estimate = model.estimate(as_csr(more.X, "X"), as_csr(more.Y, "Y"))
+    model.fit(more.X, more.Y)
     stored = sum(array.nbytes for part in model.model_.to_parts() for array in part.arrays.values())
     assert stored <= estimate.model_bytes <= estimate.peak_bytes
+
+
+def test_values_that_no_sum_can_hold_are_refused(more):
+    X = more.X.copy()
+    X.data[:] = 3e38
+    with pytest.raises(ShardError, match="weights must be finite; are values of X close to the largest 32-bit float"):
+        LabelTree(normalize=False).fit(X, more.Y)
 
 
 # --- DiSMEC(candidates=tree) ----------------------------------------------------------------------------------------

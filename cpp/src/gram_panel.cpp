@@ -9,13 +9,21 @@ namespace {
 
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-/// Whether the products of all pairs of rows are worth keeping. A multiplication with them reads n x n numbers that
-/// are in cache; one with X and its transpose reads the entries of both, and a panel of all features, which is not.
-/// 10,000 labels with the shape of Amazon-670K take 5.9 s; with 16 in place of 64, 7.2 s, with 256, 6.2 s.
+/// Whether the products of all pairs of rows are worth keeping. A multiplication with them reads n x n numbers, one
+/// with X and its transpose the entries of both, and a panel of all features that does not stay in cache. 10,000
+/// labels with the shape of Amazon-670K take 5.9 s; with 16 in place of 64, 7.2 s, with 256, 6.2 s. Making the
+/// products is to cost no more than some tens of multiplications: of dense rows it would.
 bool keeps_products(const CsrView& X) {
   constexpr std::int64_t kMostRows = 2048;  // whose products take 17 MB
   constexpr std::int64_t kNumbersPerFeature = 64;
-  return X.n_rows <= kMostRows && X.n_rows * X.n_rows <= kNumbersPerFeature * X.n_cols + 2 * X.indptr[X.n_rows];
+  constexpr std::int64_t kMostPerProduct = 100;
+  const std::int64_t n = X.n_rows;
+  if (n > kMostRows || n * n > kNumbersPerFeature * X.n_cols + 2 * X.indptr[n]) return false;
+  std::vector<std::int64_t> counts(size(X.n_cols), 0);
+  for (std::int64_t i = 0; i < X.indptr[n]; ++i) ++counts[size(X.indices[i])];
+  std::int64_t cost = 0;
+  for (const std::int64_t count : counts) cost += count * count;
+  return cost <= kMostPerProduct * n * n;
 }
 
 /// K = X X^T: products of all pairs of rows, without the bias's; and each row's sum of them, with it.
@@ -25,8 +33,9 @@ struct Gram {
   std::vector<double> total;
   double grand = 0;
 
-  Gram(const CsrView& X, double bias) : n(X.n_rows), total(size(n), bias * bias * static_cast<double>(n)) {
-    if (keeps_products(X)) multiply_rows(X);
+  Gram(const CsrView& X, double bias, Control& control, int worker)
+      : n(X.n_rows), total(size(n), bias * bias * static_cast<double>(n)) {
+    if (keeps_products(X)) multiply_rows(X, control, worker);
     std::vector<double> sum(size(X.n_cols), 0);
     for (std::int64_t i = 0; i < X.indptr[n]; ++i) sum[size(X.indices[i])] += X.data[i];
     for (std::int64_t row = 0; row < n; ++row) {
@@ -37,7 +46,7 @@ struct Gram {
   }
 
  private:
-  void multiply_rows(const CsrView& X) {
+  void multiply_rows(const CsrView& X, Control& control, int worker) {
     K.assign(size(n) * size(n), 0.0F);
     // Rows by feature, ascending.
     std::vector<std::int64_t> first(size(X.n_cols) + 1, 0);
@@ -54,6 +63,7 @@ struct Gram {
         values[size(end[f]++)] = X.data[i];
         for (std::int64_t k = first[f]; k < end[f]; ++k) products[rows[size(k)]] += X.data[i] * values[size(k)];
       }
+      if (row % 64 == 0) control.check_in(worker);
     }
     for (std::int64_t row = 0; row < n; ++row)
       for (std::int64_t other = 0; other < row; ++other) K[size(other * n + row)] = K[size(row * n + other)];
@@ -64,10 +74,11 @@ struct Shared {
   LabelQueue labels;
   Gram gram;
 
-  explicit Shared(const SvmProblem& problem) : labels(problem), gram(problem.X, problem.bias) {}
+  Shared(const SvmProblem& problem, Control& control, int worker)
+      : labels(problem), gram(problem.X, problem.bias, control, worker) {}
 };
 
-/// Newton's method as PanelSolver has it, where rows are fewer than their features. Whatever it deals with, weights,
+/// Newton's method as PanelSolver has it, where rows are few beside their features. Whatever it deals with, weights,
 /// gradients, directions, is a combination X^T a of rows: it keeps a, and multiplies with the Gram matrix K = X X^T
 /// in place of X and its transpose. Of p = X^T a and q = X^T c the product is a.Kc; the scores of p are Ka; and the
 /// Hessian I + C X^T D X makes of it X^T (a + C D Ka). Conjugate gradients then need one multiplication, of K with
@@ -106,15 +117,29 @@ class GramSolver {
     return {&weights_, &residual_, &image_, &search_, &search_image_, &direction_, &direction_image_, &u_, &block_};
   }
 
+  template <typename Body>
+  void for_each_block(const Body& body) {
+    constexpr std::int64_t kRows = 2048;
+    for (std::int64_t row = 0; row < n_; row += kRows) {
+      body(row, std::min(kRows, n_ - row));
+      control_.check_in(worker_);
+    }
+  }
+
   /// image_ = (K + bias^2) residual_. The bias apart: it would drown the rest of a sum in float32.
   void multiply() {
     if (by_feature_.empty()) {
       kernels_.multiply_gram(n_, shared_.gram.K.data(), residual_.data(), image_.data());
     } else {
       std::fill(by_feature_.begin(), by_feature_.end(), 0.0F);
-      kernels_.add_panel_rows(n_, X_.indptr, X_.indices, X_.data, residual_.data(), by_feature_.data());
-      control_.check_in(worker_);
-      newton_.multiply_panel(n_, X_.indptr, X_.indices, X_.data, by_feature_.data(), image_.data());
+      for_each_block([&](std::int64_t row, std::int64_t n) {
+        kernels_.add_panel_rows(n, X_.indptr + row, X_.indices, X_.data, residual_.data() + at(row, 0),
+                                by_feature_.data());
+      });
+      for_each_block([&](std::int64_t row, std::int64_t n) {
+        newton_.multiply_panel(n, X_.indptr + row, X_.indices, X_.data, by_feature_.data(),
+                               image_.data() + at(row, 0));
+      });
     }
     LaneDoubles sums{};
     kernels_.add_up(n_, residual_.data(), sums.data());
@@ -135,6 +160,7 @@ class GramSolver {
         lane.length = std::sqrt(std::max(rho[j], 0.0));
         ++lane.solution->gradients;
         const bool at_zero = lane.solution->gradients == 1;
+        if (at_zero && !std::isfinite(rho[j])) refuse_overflow();
         if (at_zero) lane.stop = short_enough(problem_, lane, lane.length);
         if (is_done(problem_, lane)) {
           finish(k);
@@ -272,6 +298,7 @@ class GramSolver {
       pg += gram.total[size(lane.positives[r])];
     }
     const Aim aim = find_aim(problem_, lane, pp * own * own, pg * own * share, gram.grand * share * share);
+    control_.check_in(worker_);
     if (aim.fall <= 0) return;
     lane.fall = aim.fall;
     lane.stage = Stage::kStep;
@@ -318,6 +345,7 @@ class GramSolver {
     }
     solution.objective = 0.5 * squared + problem_.C * loss;
     solution.bias = static_cast<float>(b * problem_.bias);
+    control_.check_in(worker_);
   }
 
   const SvmProblem& problem_;
@@ -351,7 +379,7 @@ bool prefers_gram(const SvmProblem& problem) {
 
 std::vector<SvmSolution> solve_by_gram(const SvmProblem& problem, int threads, Control& control, int worker) {
   std::vector<SvmSolution> solutions(size(problem.n_labels));
-  Shared shared(problem);
+  Shared shared(problem, control, std::max(worker, 0));
   const auto solve = [&](int who) { GramSolver(problem, shared, control, who, solutions.data()).solve(); };
   if (worker >= 0) {
     solve(worker);

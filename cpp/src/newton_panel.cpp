@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <stdexcept>
 
 #include "panel_lanes.hpp"
 
@@ -253,6 +254,7 @@ class PanelSolver {
     };
     for (std::int64_t f = 0; f < X_.n_cols; ++f) set(f, product_[at(f, j)], shared_.total[size(f)], 0);
     set(bias_row(), problem_.bias * n_positive, problem_.bias * static_cast<double>(X_.n_rows), b);
+    if (!std::isfinite(at_zero)) refuse_overflow();
     lane.stop = short_enough(problem_, lane, std::sqrt(at_zero));
     lane.length = std::sqrt(here);
     lane.rho = here;
@@ -430,7 +432,8 @@ LaneFloats find_steps(const SvmProblem& problem, PanelLoss loss, const Lanes& la
 
 Aim find_aim(const SvmProblem& problem, const Lane& lane, double pp, double pg, double gg) {
   const double det = pp * gg - pg * pg;
-  if (det <= 1e-2 * pp * gg) return {};  // means nearly parallel would need huge factors of opposite signs
+  // Means nearly parallel would need huge factors of opposite signs; and what is not a number is no direction.
+  if (!(det > 1e-2 * pp * gg) || !std::isfinite(det)) return {};
   constexpr double kFar = -2;
   Aim aim{(gg - kFar * pg) / det, (kFar * pp - pg) / det};
   // At 0 the gradient is 2 C (n g - n+ (cost + 1) p).
@@ -438,6 +441,10 @@ Aim find_aim(const SvmProblem& problem, const Lane& lane, double pp, double pg, 
   const double a = static_cast<double>(lane.n_positive) * (lane.cost + 1);
   aim.fall = -2 * problem.C * (n * (aim.own * pg + aim.all * gg) - a * (aim.own * pp + aim.all * pg));
   return aim;
+}
+
+void refuse_overflow() {
+  throw std::overflow_error("weights must be finite; are values of X close to the largest 32-bit float?");
 }
 
 std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control) {

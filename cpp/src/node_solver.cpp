@@ -25,12 +25,16 @@ class NodeSolver {
 
   /// On all threads, or with worker >= 0 as part of that worker's item.
   NodeWeights solve(std::int64_t node, int threads, Control& control, int worker) {
+    const auto check_in = [&] { control.check_in(std::max(worker, 0)); };
     find_rows(node);
+    check_in();
     local_.gather(rows_.data(), static_cast<std::int64_t>(rows_.size()));
+    check_in();
     costs_.assign(positive_ptr_.size() - 1, 1.0F);
     const std::vector<SvmSolution> solutions = solve_children(threads, control, worker);
     NodeWeights out = pack(solutions);
-    if (problem_.near < std::numeric_limits<float>::infinity()) find_near(node, solutions, out);
+    check_in();
+    if (problem_.near < std::numeric_limits<float>::infinity()) find_near(node, solutions, out, check_in);
     return out;
   }
 
@@ -83,17 +87,21 @@ class NodeSolver {
     NodeWeights out;
     counts_.assign(local_.features().size(), 0);
     float largest = 0;
+    bool finite = true;
     for (std::size_t c = 0; c < solutions.size(); ++c) {
       const SvmSolution& s = solutions[c];
       for (const std::int32_t f : s.features) ++counts_[size(f)];
-      for (const float w : s.weights) largest = std::max(largest, std::abs(w));
+      for (const float w : s.weights) {
+        largest = std::max(largest, std::abs(w));
+        finite &= std::isfinite(w);
+      }
+      finite &= std::isfinite(s.bias);
       const bool trained = positive_ptr_[c + 1] > positive_ptr_[c];
       out.bias.push_back(trained ? s.bias : -std::numeric_limits<float>::infinity());
       out.objective.push_back(s.objective);
       out.gradient.push_back(s.gradient);
     }
-    if (!std::isfinite(largest))
-      throw std::overflow_error("weights must be finite; are values of X close to the largest 32-bit float?");
+    if (!finite) refuse_overflow();
     if (largest > 0) out.scale = std::ldexp(1.0F, std::ilogb(largest) - 14);  // just below the largest float16
 
     out.indptr.assign(1, 0);
@@ -124,7 +132,9 @@ class NodeSolver {
 
   /// The node's rows that a child's classifier takes for its own, or nearly so, though they are not. None for a child
   /// that is a label: nothing is below it.
-  void find_near(std::int64_t node, const std::vector<SvmSolution>& solutions, NodeWeights& out) {
+  template <typename CheckIn>
+  void find_near(std::int64_t node, const std::vector<SvmSolution>& solutions, NodeWeights& out,
+                 const CheckIn& check_in) {
     const CsrView X = local_.view();
     const std::int64_t first_child = problem_.child_ptr[node];
     out.near_counts.assign(solutions.size(), 0);
@@ -146,7 +156,12 @@ class NodeSolver {
         }
       };
       put(false);
-      kernels_.multiply_panel(X.n_rows, X.indptr, X.indices, X.data, panel_.data(), scores_.data());
+      constexpr std::int64_t kRows = 8192;
+      for (std::int64_t row = 0; row < X.n_rows; row += kRows) {
+        kernels_.multiply_panel(std::min(kRows, X.n_rows - row), X.indptr + row, X.indices, X.data, panel_.data(),
+                                scores_.data() + row * kPanelLabels);
+        check_in();
+      }
       put(true);
       for (std::size_t lane = 0; lane < n; ++lane) {
         const std::size_t child = size(inner_[first + lane]);

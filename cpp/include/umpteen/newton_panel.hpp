@@ -22,4 +22,7 @@ std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss,
 /// The same as part of a work item of parallel_for.
 std::vector<SvmSolution> solve_panels_here(const SvmProblem& problem, PanelLoss loss, Control& control, int worker);
 
+/// Ends a training whose sums are no numbers any more.
+[[noreturn]] void refuse_overflow();
+
 }  // namespace umpteen

@@ -39,8 +39,10 @@ CLUSTERINGS = ("capped", "plain", "balanced")
 MAX_CHILDREN = 65536
 #: Children solved side by side; kPanelLabels in the kernel.
 _PANEL = 32
-#: A node of at most so many rows may be solved in terms of them: with a number for each pair.
+#: A node of at most so many rows may keep a number for each pair of them.
 _GRAM_ROWS = 2048
+#: From here on pruning leaves a child few weights for features that only others' rows have.
+_PRUNES_OTHERS = 0.01
 _MAX_ITERATIONS = 20
 
 
@@ -403,18 +405,24 @@ class LabelTree(Method):
     # --- memory -------------------------------------------------------------------------------------------------
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        """A level's children have at most the features of the rows of all labels below them."""
+        """A bound for what is usual: a child's weights for features that only other children's rows have are mostly
+        pruned, so that it keeps no more than its own rows have; without pruning, than those of a leaf."""
         n_rows, n_features = X.shape
         n_labels = Y.shape[1]
         levels = 1 + max(0, int(np.ceil(np.log(max(n_labels / self.max_leaf, 1)) / np.log(self.branching))))
-        weights = int(count_weights_bound(X, Y).sum())
+        own = count_weights_bound(X, Y)
+        weights = int(own.sum())
+        if self.prune < _PRUNES_OTHERS:
+            weights = int(np.minimum(own + self.max_leaf * own.mean(), n_features).sum())
         model_bytes = self.n_trees * (levels * weights * 16 + n_labels * levels * 64)
-        # The root has all rows: its panels, and the copy of its rows; labels' directions and one level's centres.
+        # The root has all rows: its panels, and the copy of its rows, for products of pairs also by feature; labels'
+        # directions and one level's centres.
         threads = resolve_threads(self.threads)
-        panels = 4 * _PANEL * (5 * (n_features + 1) + 3 * n_rows) + 4 * min(n_rows, _GRAM_ROWS) ** 2
+        few = min(n_rows, _GRAM_ROWS)
+        panels = 4 * _PANEL * (6 * (n_features + 1) + 3 * n_rows + 6 * few) + 4 * few**2
         stride = -(-min(self.branching, n_labels) // 16) * 16
-        directions = weights * 8 * 2 + 4 * stride * (n_features + n_labels)
-        copies = X.nnz * 8 * 2 + Y.nnz * 24 + (n_rows + n_features) * 16 * threads
+        directions = int(own.sum()) * 8 * 2 + 4 * stride * (n_features + n_labels)
+        copies = X.nnz * 8 * (1 + 2 * threads) + Y.nnz * 24 + (n_rows + n_features) * 16 * threads
         work = threads * panels + directions + copies
         return Estimate(int(work + model_bytes), int(model_bytes))
 
