@@ -98,28 +98,45 @@ class LinearScorer {
   std::vector<nb::object> owners_;
 };
 
-NumpyMatrix<float> score_candidates_binding(const Vector<std::int64_t>& W_indptr,
-                                            const Vector<std::int32_t>& W_indices, const Vector<float>& W_data,
-                                            const Vector<float>& bias, const Vector<std::int64_t>& indptr,
-                                            const Vector<std::int32_t>& indices, const Vector<float>& data,
-                                            std::int64_t n_features, const Matrix<std::int32_t>& labels, int threads,
-                                            const CancelToken* token) {
-  const CsrView W = view_csr(W_indptr, W_indices, W_data, n_features);
-  const CsrView X = view_csr(indptr, indices, data, n_features);
-  const auto n_candidates = static_cast<std::int64_t>(labels.shape(1));
-  bool good =
-      static_cast<std::int64_t>(labels.shape(0)) == X.n_rows && static_cast<std::int64_t>(bias.size()) == W.n_rows;
-  for (std::size_t i = 0; good && i < labels.size(); ++i)
-    good = labels.data()[i] >= -1 && labels.data()[i] < W.n_rows;
-  if (!good) throw std::invalid_argument("candidates must be labels of the model or -1, one list per row");
-  auto scores = make_array<float>(X.n_rows * n_candidates);
-  {
-    Control control = make_control(token);
-    const nb::gil_scoped_release release;
-    score_candidates(W, bias.data(), X, labels.data(), n_candidates, threads, scores.get(), control);
+/// Weights by label, looked over once: a row alone needs few of them.
+class CandidateScorer {
+ public:
+  CandidateScorer(Vector<std::int64_t> indptr, Vector<std::int32_t> indices, Vector<float> data, Vector<float> bias,
+                  std::int64_t n_features)
+      : indptr_(std::move(indptr)),
+        indices_(std::move(indices)),
+        data_(std::move(data)),
+        bias_(std::move(bias)),
+        W_(view_csr(indptr_, indices_, data_, n_features)) {
+    if (static_cast<std::int64_t>(bias_.size()) != W_.n_rows)
+      throw std::invalid_argument("there must be one bias per label");
   }
-  return to_numpy(std::move(scores), X.n_rows, n_candidates);
-}
+
+  NumpyMatrix<float> score(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices,
+                           const Vector<float>& data, const Matrix<std::int32_t>& labels, int threads,
+                           const CancelToken* token) const {
+    const CsrView X = view_csr(indptr, indices, data, W_.n_cols);
+    const auto n_candidates = static_cast<std::int64_t>(labels.shape(1));
+    bool good = static_cast<std::int64_t>(labels.shape(0)) == X.n_rows;
+    for (std::size_t i = 0; good && i < labels.size(); ++i)
+      good = labels.data()[i] >= -1 && labels.data()[i] < W_.n_rows;
+    if (!good) throw std::invalid_argument("candidates must be labels of the model or -1, one list per row");
+    auto scores = make_array<float>(X.n_rows * n_candidates);
+    {
+      Control control = make_control(token);
+      const nb::gil_scoped_release release;
+      score_candidates(W_, bias_.data(), X, labels.data(), n_candidates, threads, scores.get(), control);
+    }
+    return to_numpy(std::move(scores), X.n_rows, n_candidates);
+  }
+
+ private:
+  Vector<std::int64_t> indptr_;
+  Vector<std::int32_t> indices_;
+  Vector<float> data_;
+  Vector<float> bias_;
+  CsrView W_;
+};
 
 }  // namespace
 
@@ -130,11 +147,13 @@ void register_linear(nb::module_& m) {
   m.def("unpack_positions", &unpack_positions_binding, nb::arg("indptr").noconvert(),
         nb::arg("position_ptr").noconvert(), nb::arg("positions").noconvert(), nb::arg("weights").noconvert(),
         nb::arg("n_labels"), "The label of every weight of a shard.");
-  m.def("score_candidates", &score_candidates_binding, nb::arg("W_indptr").noconvert(),
-        nb::arg("W_indices").noconvert(), nb::arg("W_data").noconvert(), nb::arg("bias").noconvert(),
-        nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
-        nb::arg("n_features"), nb::arg("labels").noconvert(), nb::arg("threads"), nb::arg("token") = nb::none(),
-        "The scores of each row's candidate labels, from weights by label; -inf for -1.");
+  nb::class_<CandidateScorer>(m, "CandidateScorer", "Scores of each row's candidate labels, from weights by label.")
+      .def(nb::init<Vector<std::int64_t>, Vector<std::int32_t>, Vector<float>, Vector<float>, std::int64_t>(),
+           nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
+           nb::arg("bias").noconvert(), nb::arg("n_features"))
+      .def("score", &CandidateScorer::score, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+           nb::arg("data").noconvert(), nb::arg("labels").noconvert(), nb::arg("threads"),
+           nb::arg("token") = nb::none(), "n_rows x n_candidates; -inf for the label -1.");
   nb::class_<LinearScorer>(m, "LinearScorer", "Exact top-k over the shards of a linear model.")
       .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("n_features"), nb::arg("n_labels"))
       .def("add_shard", &LinearScorer::add_shard, nb::arg("indptr").noconvert(), nb::arg("position_ptr").noconvert(),

@@ -306,12 +306,9 @@ class LinearModel:
         candidates : int32, n_rows x n_candidates
             Padded with -1.
         """
-        W, bias = self._by_label
         candidates = np.sort(candidates, axis=1)  # ties go to the lower label id
-        scores = _native.score_candidates(
-            offsets(W), W.indices, W.data, bias, offsets(X), X.indices, X.data, self.n_features, candidates,
-            1 if X.shape[0] == 1 else resolve_threads(threads),
-        )  # fmt: skip
+        threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
+        scores = self._by_label.score(offsets(X), X.indices, X.data, candidates, threads)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
         scores = np.take_along_axis(scores, order, axis=1)
         labels = np.where(np.isneginf(scores), np.int32(-1), np.take_along_axis(candidates, order, axis=1))
@@ -319,9 +316,10 @@ class LinearModel:
         return np.pad(labels, pads, constant_values=-1), np.pad(scores, pads, constant_values=-np.inf)
 
     @cached_property
-    def _by_label(self) -> tuple[Csr, NDArray[np.float32]]:
+    def _by_label(self) -> _native.CandidateScorer:
         W, bias = self.to_weights()
-        return as_csr(W, "W"), bias
+        W = as_csr(W, "W")
+        return _native.CandidateScorer(offsets(W), W.indices, W.data, bias, self.n_features)
 
     def explain(self, x: Csr, label: int) -> Explanation:
         """Why one preprocessed row has its score for a label: score = bias + Σ w_j x_j, each feature's share."""
