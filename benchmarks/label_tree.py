@@ -7,6 +7,7 @@ Each part writes its section of benchmarks/results/label_tree.md; without names,
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import tempfile
 from functools import partial
@@ -16,6 +17,7 @@ from common import at_k, describe, measure, median_time, read, run_parts, table,
 
 import umpteen
 from umpteen.data.split import split_rows
+from umpteen.errors import ModelExistsError
 
 N_SINGLE = 300
 MOST_ROWS = 20_000
@@ -48,7 +50,8 @@ def candidates(name: str) -> str:
     rows = []
     path = KEPT / f"{name}.model"
     KEPT.mkdir(exist_ok=True)
-    umpteen.DiSMEC(threads=2, candidates=umpteen.LabelTree()).fit(train.X, train.Y, path)  # goes on where it was
+    with contextlib.suppress(ModelExistsError):  # one that was interrupted goes on where it was
+        umpteen.DiSMEC(threads=2, candidates=umpteen.LabelTree()).fit(train.X, train.Y, path)
     model = umpteen.load(path)
     tree = model.candidates_
     for title, n in (("all labels", None), ("the tree's 50", 50), ("the tree's 20", 20), ("the tree alone", 0)):
