@@ -14,7 +14,7 @@ enum class PanelLoss { kLogistic, kSquaredHinge };
 ///
 /// where the loss of a margin m is log(1 + exp(-m)) or max(0, 1 - m)^2. Every row takes part in every step, so a
 /// round is a Newton step and all rows are active: for logistic loss there is no other way, for squared hinge loss it
-/// is the faster one where rows are few; and where they are fewer than their features, it works on combinations of
+/// is the faster one where rows are few; and where they are few beside their features, it works on combinations of
 /// rows in place of weights (gram_panel.cpp). A label's solution depends on itself only: not on the threads, nor on
 /// the labels around it.
 std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control);
