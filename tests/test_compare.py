@@ -355,3 +355,12 @@ def test_the_baseline_runs_with_whatever_is_chosen():
     old = {"data": {"name": "a"}, "baseline": "omikuji", "runs": runs}
     new = old | {"runs": [{"name": "dismec", "at": 2}, {"name": "omikuji", "at": 2}]}
     assert results.merge_figures(old, new)["runs"] == [{"name": "omikuji", "at": 1}, {"name": "dismec", "at": 2}]
+
+
+def test_a_baseline_taken_anew_alone_is_kept():
+    old = {"data": {"name": "a"}, "baseline": "centroid", "runs": [{"name": "centroid", "at": 1}]}
+    new = old | {"runs": [{"name": "centroid", "at": 2}]}
+    assert results.merge_figures(old, new)["runs"] == [{"name": "centroid", "at": 2}]
+    old = old | {"baseline": "omikuji", "runs": [{"name": "omikuji", "at": 1}]}
+    new = old | {"runs": [{"name": "omikuji", "at": 2}]}
+    assert results.merge_figures(old, new)["runs"] == [{"name": "omikuji", "at": 2}]

@@ -129,12 +129,10 @@ def run(
 
     umpteen bench run benchmarks/bibtex.toml --result benchmarks/results/bibtex.json --only rxml,sleec
     """
-    import json
-
     from umpteen.cli.compare import run_comparison
     from umpteen.comparing.configs import read_config
     from umpteen.comparing.programs import choose_contestants
-    from umpteen.comparing.results import keep_figures, merge_figures
+    from umpteen.comparing.results import keep_figures, merge_figures, read_figures
     from umpteen.comparing.running import Conditions, write_result
 
     described = read_config(config)
@@ -146,7 +144,7 @@ def run(
         result.parent.mkdir(parents=True, exist_ok=True)
         figures = keep_figures(found, times=times)
         if only is not None and result.exists():
-            figures = merge_figures(json.loads(result.read_text()), figures)
+            figures = merge_figures(read_figures(result), figures)
         write_result(result, figures)
         typer.echo(f"figures    {result}")
 

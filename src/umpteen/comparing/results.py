@@ -38,8 +38,8 @@ def merge_figures(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     if old["data"]["name"] != new["data"]["name"]:
         raise DataError(f"the figures kept are of {old['data']['name']}, these are of {new['data']['name']}")
     taken = {run["name"]: run for run in new["runs"]}
-    if new["baseline"] and any(run["name"] == new["baseline"] for run in old["runs"]):
-        taken.pop(new["baseline"])  # it ran to tell the others' times by; what is kept of it stays
+    if len(taken) > 1 and any(run["name"] == BASELINE for run in old["runs"]):
+        taken.pop(BASELINE, None)  # it ran to tell the others' times by; what is kept of it stays
     kept = [taken.pop(run["name"], run) for run in old["runs"]]
     return new | {"runs": [*kept, *taken.values()], "timed": old.get("timed", True) and new.get("timed", True)}
 
@@ -48,10 +48,10 @@ def write_page(folder: Path, published: Path) -> str:
     """The page in Markdown."""
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.json")):
-        result = _read(path)
+        result = read_figures(path)
         if "data" in result:  # and not what another benchmark keeps
             found.setdefault(result["data"]["name"], []).append(result)
-    entries = _read(published)["entries"]
+    entries = read_figures(published)["entries"]
     parts = [
         "# Results",
         "Written by `umpteen bench results` from [benchmarks/results](../benchmarks/results), which `umpteen bench "
@@ -69,7 +69,7 @@ def write_page(folder: Path, published: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _read(path: Path) -> Any:
+def read_figures(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except ValueError as error:
