@@ -221,6 +221,29 @@ def test_weights_by_label():
     assert np.isneginf(bias[model.shards[2].label_ids]).all()
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_lists_of_candidates_are_ranked_like_all_labels(simd, threads):
+    """Where sums are exact, ties and labels that are not trained among them, the twin is numpy's."""
+    model, X = random_model(20, dyadic=True), random_rows(21, dyadic=True)
+    rng = np.random.default_rng(22)
+    lists = np.array([rng.permutation(700)[:30] for _ in range(70)], np.int32)
+    lists[rng.random(lists.shape) < 0.2] = -1
+    lists[5] = -1
+    W, bias = model.to_weights()
+    every = (X @ W.T).toarray() + bias
+    labels, scores = model.rank_candidates(X, lists, 40, threads=threads)
+    for i, candidates in enumerate(lists):
+        known = [label for label in candidates if label >= 0 and np.isfinite(bias[label])]
+        best = sorted(known, key=lambda label, row=every[i]: (-row[label], label))
+        np.testing.assert_array_equal(labels[i], best + [-1] * (40 - len(best)))
+        np.testing.assert_array_equal(scores[i], [*every[i][best], *[-np.inf] * (40 - len(best))])
+    for i in range(3):
+        np.testing.assert_array_equal(model.rank_candidates(X[i], lists[i : i + 1], 3)[0][0], labels[i][:3])
+    for wrong in (np.full((70, 2), 700, np.int32), np.full((70, 2), -2, np.int32), lists[:3]):
+        with pytest.raises(ValueError, match="candidates must be labels of the model or -1, one list per row"):
+            model.rank_candidates(X, wrong, 2)
+
+
 def test_positions_are_lists_or_masks_whichever_is_shorter():
     rng = np.random.default_rng(0)
     density = np.array([0.0, 0.01, 0.05, 0.0625, 0.07, 0.5, 1.0])

@@ -112,22 +112,24 @@ class CandidateScorer {
       throw std::invalid_argument("there must be one bias per label");
   }
 
-  NumpyMatrix<float> score(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices,
-                           const Vector<float>& data, const Matrix<std::int32_t>& labels, int threads,
-                           const CancelToken* token) const {
+  std::pair<NumpyMatrix<std::int32_t>, NumpyMatrix<float>> topk(
+      const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices, const Vector<float>& data,
+      const Matrix<std::int32_t>& candidates, std::int64_t top_k, int threads, const CancelToken* token) const {
     const CsrView X = view_csr(indptr, indices, data, W_.n_cols);
-    const auto n_candidates = static_cast<std::int64_t>(labels.shape(1));
-    bool good = static_cast<std::int64_t>(labels.shape(0)) == X.n_rows;
-    for (std::size_t i = 0; good && i < labels.size(); ++i)
-      good = labels.data()[i] >= -1 && labels.data()[i] < W_.n_rows;
+    bool good = static_cast<std::int64_t>(candidates.shape(0)) == X.n_rows;
+    for (std::size_t i = 0; good && i < candidates.size(); ++i)
+      good = candidates.data()[i] >= -1 && candidates.data()[i] < W_.n_rows;
     if (!good) throw std::invalid_argument("candidates must be labels of the model or -1, one list per row");
-    auto scores = make_array<float>(X.n_rows * n_candidates);
+    if (top_k < 1) throw std::invalid_argument("top_k must be at least 1, but is " + std::to_string(top_k));
+    auto labels = make_array<std::int32_t>(X.n_rows * top_k);
+    auto scores = make_array<float>(X.n_rows * top_k);
     {
       Control control = make_control(token);
       const nb::gil_scoped_release release;
-      score_candidates(W_, bias_.data(), X, labels.data(), n_candidates, threads, scores.get(), control);
+      rank_candidates(W_, bias_.data(), X, candidates.data(), static_cast<std::int64_t>(candidates.shape(1)), top_k,
+                      threads, labels.get(), scores.get(), control);
     }
-    return to_numpy(std::move(scores), X.n_rows, n_candidates);
+    return {to_numpy(std::move(labels), X.n_rows, top_k), to_numpy(std::move(scores), X.n_rows, top_k)};
   }
 
  private:
@@ -147,13 +149,13 @@ void register_linear(nb::module_& m) {
   m.def("unpack_positions", &unpack_positions_binding, nb::arg("indptr").noconvert(),
         nb::arg("position_ptr").noconvert(), nb::arg("positions").noconvert(), nb::arg("weights").noconvert(),
         nb::arg("n_labels"), "The label of every weight of a shard.");
-  nb::class_<CandidateScorer>(m, "CandidateScorer", "Scores of each row's candidate labels, from weights by label.")
+  nb::class_<CandidateScorer>(m, "CandidateScorer", "Top-k of each row's candidate labels, from weights by label.")
       .def(nb::init<Vector<std::int64_t>, Vector<std::int32_t>, Vector<float>, Vector<float>, std::int64_t>(),
            nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
            nb::arg("bias").noconvert(), nb::arg("n_features"))
-      .def("score", &CandidateScorer::score, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-           nb::arg("data").noconvert(), nb::arg("labels").noconvert(), nb::arg("threads"),
-           nb::arg("token") = nb::none(), "n_rows x n_candidates; -inf for the label -1.");
+      .def("topk", &CandidateScorer::topk, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+           nb::arg("data").noconvert(), nb::arg("candidates").noconvert(), nb::arg("top_k"), nb::arg("threads"),
+           nb::arg("token") = nb::none(), "(labels, scores), each n_rows x top_k, best first; -1 and -inf pad.");
   nb::class_<LinearScorer>(m, "LinearScorer", "Exact top-k over the shards of a linear model.")
       .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("n_features"), nb::arg("n_labels"))
       .def("add_shard", &LinearScorer::add_shard, nb::arg("indptr").noconvert(), nb::arg("position_ptr").noconvert(),

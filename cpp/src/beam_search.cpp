@@ -1,34 +1,25 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <memory>
 
 #include "umpteen/aligned.hpp"
 #include "umpteen/label_tree.hpp"
+#include "umpteen/ranking.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen {
 
 namespace {
 
-constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kMaxChildren = 65536;
 constexpr std::int64_t kMostRowsPerItem = 1024;
 constexpr std::int64_t kCandidatesPerItem = 1 << 21;
 
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-/// A label or a node, and the score of the path to it.
-struct Scored {
-  float score;
-  std::int32_t id;
-};
-
-bool is_better(const Scored& a, const Scored& b) { return a.score > b.score || (a.score == b.score && a.id < b.id); }
-
 /// Leaves the n best, in no order.
-void keep_best(std::vector<Scored>& list, std::int64_t n) {
+void keep_best(std::vector<Ranked>& list, std::int64_t n) {
   if (static_cast<std::int64_t>(list.size()) <= n) return;
   std::nth_element(list.begin(), list.begin() + n, list.end(), is_better);
   list.resize(size(n));
@@ -163,8 +154,8 @@ class Searcher {
     visits_.clear();
     for (std::int64_t r = 0; r < n_rows; ++r) {
       keep_best(next_[size(r)], beam_);
-      for (const Scored& node : next_[size(r)])
-        visits_.push_back({node.id, static_cast<std::int32_t>(r), node.score});
+      for (const Ranked& node : next_[size(r)])
+        visits_.push_back({node.label, static_cast<std::int32_t>(r), node.score});
       next_[size(r)].clear();
     }
     std::sort(visits_.begin(), visits_.end(),
@@ -172,27 +163,23 @@ class Searcher {
   }
 
   /// The mean over the trees, and the best of it.
-  void finish(std::vector<Scored>& found, std::int32_t* labels, float* scores) {
+  void finish(std::vector<Ranked>& found, std::int32_t* labels, float* scores) {
     if (forest_.roots.size() > 1) average(found);
-    const auto n = std::min<std::int64_t>(top_k_, static_cast<std::int64_t>(found.size()));
-    std::partial_sort(found.begin(), found.begin() + n, found.end(), is_better);
-    for (std::int64_t k = 0; k < top_k_; ++k) {
-      labels[k] = k < n ? found[size(k)].id : -1;
-      scores[k] = k < n ? found[size(k)].score : kNoScore;
-    }
+    write_best(found, top_k_, labels, scores);
   }
 
-  void average(std::vector<Scored>& found) const {
-    std::sort(found.begin(), found.end(),
-              [](const Scored& a, const Scored& b) { return a.id < b.id || (a.id == b.id && a.score > b.score); });
+  void average(std::vector<Ranked>& found) const {
+    std::sort(found.begin(), found.end(), [](const Ranked& a, const Ranked& b) {
+      return a.label < b.label || (a.label == b.label && a.score > b.score);
+    });
     const auto n_trees = static_cast<double>(forest_.roots.size());
     std::size_t n = 0;
     for (std::size_t first = 0; first < found.size();) {
       double sum = 0;  // relative to the largest, which comes first
       std::size_t last = first;
-      for (; last < found.size() && found[last].id == found[first].id; ++last)
+      for (; last < found.size() && found[last].label == found[first].label; ++last)
         sum += std::exp(double{found[last].score} - found[first].score);
-      found[n++] = {static_cast<float>(found[first].score + std::log(sum / n_trees)), found[first].id};
+      found[n++] = {static_cast<float>(found[first].score + std::log(sum / n_trees)), found[first].label};
       first = last;
     }
     found.resize(n);
@@ -208,7 +195,7 @@ class Searcher {
   const Kernels& kernels_ = kernels();
   AlignedVector<float> acc_;
   std::vector<Visit> visits_;
-  std::vector<std::vector<Scored>> found_, next_;  // by row: labels, and nodes of the next level
+  std::vector<std::vector<Ranked>> found_, next_;  // by row: labels, and nodes of the next level in their place
   std::vector<std::int32_t> places_;               // by feature: its place among those of the node at hand, or -1
   std::vector<std::int32_t> features_;             // of the row at hand, those the node has
   std::vector<float> values_;

@@ -7,6 +7,7 @@
 #include "umpteen/aligned.hpp"
 #include "umpteen/embedding.hpp"
 #include "umpteen/half.hpp"
+#include "umpteen/ranking.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen {
@@ -16,7 +17,6 @@ namespace {
 constexpr std::int64_t kRowsPerItem = 64;
 constexpr std::int64_t kBlock = 16;
 constexpr std::int64_t kBlocksPerCheck = 1024;
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 std::int64_t pad(std::int64_t rank) { return (rank + kEmbeddingLanes - 1) / kEmbeddingLanes * kEmbeddingLanes; }
@@ -115,7 +115,7 @@ class Searcher {
     const std::int64_t knn = model_.knn;
     queries_.resize(at(n * stride));
     for (std::int64_t q = 0; q < n; ++q) embed(cluster, members_[first + at(q)].second, queries_.data() + q * stride);
-    found_.assign(at(n * knn), kNothing);
+    found_.assign(at(n * knn), kNoScore);
     found_rows_.assign(at(n * knn), -1);
     sizes_.assign(at(n), 0);
     block_.resize(at(cluster.rank * kBlock));
@@ -195,22 +195,10 @@ class Voter {
       ranked_.push_back({static_cast<float>(sums_[at(label)]), label});
       sums_[at(label)] = 0;
     }
-    const auto n = std::min<std::int64_t>(top_k, static_cast<std::int64_t>(ranked_.size()));
-    std::partial_sort(ranked_.begin(), ranked_.begin() + n, ranked_.end(), [](const Ranked& a, const Ranked& b) {
-      return a.score != b.score ? a.score > b.score : a.label < b.label;
-    });
-    for (std::int64_t r = 0; r < top_k; ++r) {
-      out_labels[r] = r < n ? ranked_[at(r)].label : -1;
-      out_scores[r] = r < n ? ranked_[at(r)].score : kNothing;
-    }
+    write_best(ranked_, top_k, out_labels, out_scores);
   }
 
  private:
-  struct Ranked {
-    float score;
-    std::int32_t label;
-  };
-
   template <typename Label>
   void add(const EmbeddingCluster& cluster, std::int64_t row, double vote, const Label* labels) {
     for (std::uint32_t i = cluster.label_ptr[row]; i < cluster.label_ptr[row + 1]; ++i) {

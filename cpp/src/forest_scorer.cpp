@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <numeric>
 
 #include "umpteen/aligned.hpp"
 #include "umpteen/forest.hpp"
+#include "umpteen/ranking.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen {
@@ -14,7 +14,6 @@ namespace umpteen {
 namespace {
 
 constexpr std::int64_t kRowsPerItem = 2048;  // a node's weights are spread once for so many rows
-constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
 /// Everything one worker needs, allocated once per call.
 class ForestScorer {
@@ -59,7 +58,7 @@ class ForestScorer {
       sums_[static_cast<std::size_t>(label)] = 0;
     }
     if (!forest_.centroids.shards.empty()) vote(row);
-    write_best(top_k, out_labels, out_scores);
+    write_best(ranked_, top_k, out_labels, out_scores);
   }
 
   /// The best labels of one row, given what the trees say of it.
@@ -69,27 +68,10 @@ class ForestScorer {
     for (std::int64_t i = 0; i < n_given; ++i)
       if (labels[i] >= 0) ranked_.push_back({scores[i], labels[i]});
     vote(row);
-    write_best(top_k, out_labels, out_scores);
+    write_best(ranked_, top_k, out_labels, out_scores);
   }
 
  private:
-  struct Ranked {
-    float score;
-    std::int32_t label;
-  };
-  static bool better(const Ranked& a, const Ranked& b) {
-    return a.score != b.score ? a.score > b.score : a.label < b.label;
-  }
-
-  void write_best(std::int64_t top_k, std::int32_t* out_labels, float* out_scores) {
-    const auto n = std::min<std::int64_t>(top_k, static_cast<std::int64_t>(ranked_.size()));
-    std::partial_sort(ranked_.begin(), ranked_.begin() + n, ranked_.end(), better);
-    for (std::int64_t r = 0; r < top_k; ++r) {
-      out_labels[r] = r < n ? ranked_[static_cast<std::size_t>(r)].label : -1;
-      out_scores[r] = r < n ? ranked_[static_cast<std::size_t>(r)].score : kNoScore;
-    }
-  }
-
   ForestRow row_at(std::int64_t row) const {
     const std::int64_t begin = X_.indptr[row];
     return {X_.indptr[row + 1] - begin, X_.indices + begin, X_.data + begin, static_cast<float>(forest_.bias)};
@@ -174,7 +156,7 @@ class ForestScorer {
     const CentroidVote& centroids = forest_.centroids;
     if (centroids.candidates < static_cast<std::int64_t>(ranked_.size())) {
       const auto cut = ranked_.begin() + centroids.candidates;
-      std::nth_element(ranked_.begin(), cut, ranked_.end(), better);
+      std::nth_element(ranked_.begin(), cut, ranked_.end(), is_better);
       ranked_.erase(cut, ranked_.end());
     }
     const std::int64_t begin = X_.indptr[row];

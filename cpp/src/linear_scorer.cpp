@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <memory>
 
 #include "umpteen/aligned.hpp"
+#include "umpteen/ranking.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen {
@@ -17,7 +17,6 @@ constexpr std::int64_t kMaxLabelsPerShard = 65536;
 constexpr std::int64_t kMaxRowsPerItem = 128;
 constexpr std::int32_t kMinTile = 512;   // x 16 rows x 4 bytes: 32 KB, the first-level cache
 constexpr std::int32_t kMaxTile = 8192;  // 512 KB, the second
-constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
 /// Sixteen rows gathered into a panel.
 struct Panel {
@@ -256,27 +255,34 @@ void linear_topk(const std::vector<LinearShard>& shards, const CsrView& X, std::
   });
 }
 
-void score_candidates(const CsrView& W, const float* bias, const CsrView& X, const std::int32_t* labels,
-                      std::int64_t n_candidates, int threads, float* scores, Control& control) {
+void rank_candidates(const CsrView& W, const float* bias, const CsrView& X, const std::int32_t* candidates,
+                     std::int64_t n_candidates, std::int64_t top_k, int threads, std::int32_t* out_labels,
+                     float* out_scores, Control& control) {
   constexpr std::int64_t kRowsPerItem = 16;
+  struct Scratch {
+    AlignedVector<float> x;  // the row, dense; all 0 between rows
+    std::vector<Ranked> ranked;
+  };
   const NewtonKernels& kernels = newton_kernels();
   const std::int64_t n_items = (X.n_rows + kRowsPerItem - 1) / kRowsPerItem;
-  std::vector<AlignedVector<float>> dense(static_cast<std::size_t>(clamp_threads(n_items, threads)));
+  std::vector<Scratch> scratch(static_cast<std::size_t>(clamp_threads(n_items, threads)));
   parallel_for(n_items, threads, control, [&](std::int64_t item, int worker) {
-    AlignedVector<float>& x = dense[static_cast<std::size_t>(worker)];
+    auto& [x, ranked] = scratch[static_cast<std::size_t>(worker)];
     if (x.empty()) x.assign(static_cast<std::size_t>(X.n_cols), 0.0F);
     for (std::int64_t row = item * kRowsPerItem; row < std::min((item + 1) * kRowsPerItem, X.n_rows); ++row) {
       for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i)
         x[static_cast<std::size_t>(X.indices[i])] = X.data[i];
+      ranked.clear();
       for (std::int64_t k = row * n_candidates; k < (row + 1) * n_candidates; ++k) {
-        const std::int32_t label = labels[k];
-        scores[k] = kNoScore;
+        const std::int32_t label = candidates[k];
         if (label < 0) continue;
         const std::int64_t begin = W.indptr[label];
-        scores[k] = bias[label] +
-                    kernels.dot_sparse(W.indices + begin, W.data + begin, W.indptr[label + 1] - begin, x.data());
+        const float score = bias[label] + kernels.dot_sparse(W.indices + begin, W.data + begin,
+                                                             W.indptr[label + 1] - begin, x.data());
+        if (score > kNoScore) ranked.push_back({score, label});
       }
       for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i) x[static_cast<std::size_t>(X.indices[i])] = 0;
+      write_best(ranked, top_k, out_labels + row * top_k, out_scores + row * top_k);
     }
     control.check_in(worker);
   });

@@ -20,10 +20,11 @@ namespace umpteen {
 void linear_topk(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, int threads,
                  std::int32_t* out_labels, float* out_scores, Control& control, const float* floors = nullptr);
 
-/// scores[i][k] = bias + w.x_i of the label labels[i][k], for rows of W (n_labels x n_features) as its labels; -inf
-/// where it is -1. For lists so short that looking at all labels would be a waste.
-void score_candidates(const CsrView& W, const float* bias, const CsrView& X, const std::int32_t* labels,
-                      std::int64_t n_candidates, int threads, float* scores, Control& control);
+/// As linear_topk, of the labels each row has a list of, n_candidates with -1 for none; rows of W (n_labels x
+/// n_features) are its labels. For lists so short that looking at all labels would be a waste.
+void rank_candidates(const CsrView& W, const float* bias, const CsrView& X, const std::int32_t* candidates,
+                     std::int64_t n_candidates, std::int64_t top_k, int threads, std::int32_t* out_labels,
+                     float* out_scores, Control& control);
 
 /// Two sorted lists of (score, label id) into the best top_k of both: higher score first, then lower id.
 struct RankedList {

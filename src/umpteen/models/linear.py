@@ -23,7 +23,7 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, as_csr, offsets
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.models.explanation import Explanation
-from umpteen.models.model import allow_labels, rank_labels
+from umpteen.models.model import allow_labels, check_ranking_fits, rank_labels
 from umpteen.models.partial import Merger, Ranking, RankingMerger
 from umpteen.models.store import Part
 from umpteen.threads import resolve_threads
@@ -306,14 +306,9 @@ class LinearModel:
         candidates : int32, n_rows x n_candidates
             Padded with -1.
         """
-        candidates = np.sort(candidates, axis=1)  # ties go to the lower label id
+        check_ranking_fits(X.shape[0], top_k)
         threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
-        scores = self._by_label.score(offsets(X), X.indices, X.data, candidates, threads)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-        scores = np.take_along_axis(scores, order, axis=1)
-        labels = np.where(np.isneginf(scores), np.int32(-1), np.take_along_axis(candidates, order, axis=1))
-        pads = ((0, 0), (0, max(0, top_k - labels.shape[1])))
-        return np.pad(labels, pads, constant_values=-1), np.pad(scores, pads, constant_values=-np.inf)
+        return self._by_label.topk(offsets(X), X.indices, X.data, candidates, top_k, threads)
 
     @cached_property
     def _by_label(self) -> _native.CandidateScorer:
