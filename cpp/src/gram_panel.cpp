@@ -380,13 +380,8 @@ bool prefers_gram(const SvmProblem& problem) {
 std::vector<SvmSolution> solve_by_gram(const SvmProblem& problem, int threads, Control& control, int worker) {
   std::vector<SvmSolution> solutions(size(problem.n_labels));
   Shared shared(problem, control, std::max(worker, 0));
-  const auto solve = [&](int who) { GramSolver(problem, shared, control, who, solutions.data()).solve(); };
-  if (worker >= 0) {
-    solve(worker);
-  } else {
-    const std::int64_t n_panels = (shared.labels.size() + kLanes - 1) / kLanes;
-    parallel_for(clamp_threads(n_panels, threads), threads, control, [&](std::int64_t, int who) { solve(who); });
-  }
+  share_panels(shared.labels.size(), threads, control, worker,
+               [&](int who) { GramSolver(problem, shared, control, who, solutions.data()).solve(); });
   return solutions;
 }
 

@@ -380,23 +380,14 @@ void refuse_overflow() {
   throw std::overflow_error("weights must be finite; are values of X close to the largest 32-bit float?");
 }
 
-std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control) {
-  if (loss == PanelLoss::kSquaredHinge && prefers_gram(problem)) return solve_by_gram(problem, threads, control, -1);
+std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control,
+                                      int worker) {
+  if (loss == PanelLoss::kSquaredHinge && prefers_gram(problem))
+    return solve_by_gram(problem, threads, control, worker);
   std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
   Shared shared(problem);
-  const std::int64_t n_panels = (shared.labels.size() + kLanes - 1) / kLanes;
-  // Each takes labels until none is left.
-  parallel_for(clamp_threads(n_panels, threads), threads, control, [&](std::int64_t, int worker) {
-    PanelSolver(problem, loss, shared, control, worker, solutions.data()).solve();
-  });
-  return solutions;
-}
-
-std::vector<SvmSolution> solve_panels_here(const SvmProblem& problem, PanelLoss loss, Control& control, int worker) {
-  if (loss == PanelLoss::kSquaredHinge && prefers_gram(problem)) return solve_by_gram(problem, 1, control, worker);
-  std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
-  Shared shared(problem);
-  PanelSolver(problem, loss, shared, control, worker, solutions.data()).solve();
+  share_panels(shared.labels.size(), threads, control, worker,
+               [&](int who) { PanelSolver(problem, loss, shared, control, who, solutions.data()).solve(); });
   return solutions;
 }
 

@@ -78,8 +78,7 @@ class NodeSolver {
     svm.eps = problem_.eps;
     svm.prune = problem_.prune;
     svm.max_rounds = problem_.max_rounds;
-    return worker < 0 ? solve_panels(svm, PanelLoss::kSquaredHinge, threads, control)
-                      : solve_panels_here(svm, PanelLoss::kSquaredHinge, control, worker);
+    return solve_panels(svm, PanelLoss::kSquaredHinge, threads, control, worker);
   }
 
   /// Feature by feature, over the features that are left.

@@ -126,6 +126,14 @@ struct Aim {
 /// From the products of the two means, the bias's included: own with own, own with all, all with all.
 Aim find_aim(const SvmProblem& problem, const Lane& lane, double pp, double pg, double gg);
 
+/// Lets each thread, or the one worker it is part of the work of, take labels by solve(worker) until none is left.
+template <typename Solve>
+void share_panels(std::int64_t n_labels, int threads, Control& control, int worker, Solve solve) {
+  if (worker >= 0) return solve(worker);
+  const std::int64_t n_panels = (n_labels + kLanes - 1) / kLanes;
+  parallel_for(clamp_threads(n_panels, threads), threads, control, [&](std::int64_t, int who) { solve(who); });
+}
+
 /// Whether labels are sooner solved in terms of rows than of features.
 bool prefers_gram(const SvmProblem& problem);
 

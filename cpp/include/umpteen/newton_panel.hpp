@@ -16,11 +16,9 @@ enum class PanelLoss { kLogistic, kSquaredHinge };
 /// round is a Newton step and all rows are active: for logistic loss there is no other way, for squared hinge loss it
 /// is the faster one where rows are few; and where they are few beside their features, it works on combinations of
 /// rows in place of weights (gram_panel.cpp). A label's solution depends on itself only: not on the threads, nor on
-/// the labels around it.
-std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control);
-
-/// The same as part of a work item of parallel_for.
-std::vector<SvmSolution> solve_panels_here(const SvmProblem& problem, PanelLoss loss, Control& control, int worker);
+/// the labels around it. With worker >= 0 it is part of a work item of parallel_for, and all is done by that worker.
+std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control,
+                                      int worker = -1);
 
 /// Ends a training whose sums are no numbers any more.
 [[noreturn]] void refuse_overflow();
