@@ -17,7 +17,7 @@ import umpteen
 from umpteen.methods import method_class
 
 SETS = ("Bibtex", "EURLex-4K")
-METHODS = ("dismec", "ppdsparse", "label-tree", "fastxml", "rxml")
+METHODS = ("dismec", "ppdsparse", "pdsparse", "label-tree", "fastxml", "rxml")
 TRIALS = 20
 METRIC = "nDCG@5"
 #: Trials are kept here, so that an interrupted run goes on.

@@ -41,7 +41,8 @@ def write(target: Path) -> None:
 def read(archive: Path, folder: Path) -> dict[str, Any]:
     """Unpacks an archive; returns what its models answered."""
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11 has it from 3.11.4 on
+        packed.extractall(folder, **safely)
     answers: dict[str, Any] = json.loads((folder / "answers.json").read_text())["answers"]
     return answers
 

@@ -2,9 +2,8 @@
 
 The rows are split once. A trial trains on a quarter, then on half, then on all of the rows that are kept, a linear
 method each time from the dual solution of the time before; where it does worse than most trials did at that point it
-is given up. The defaults are the first trial, so that what is found
-is never worse than they are on the rows held out. Trials are written to a journal as they end, and the same call goes
-on with it after an interruption.
+is given up. The defaults are the first trial, so that what is found is never worse than they are on the rows held out.
+Trials are written to a journal as they end, and the same call goes on with it after an interruption.
 """
 
 from __future__ import annotations
@@ -91,7 +90,8 @@ SPACES: dict[str, Space] = {
                         "tfidf": _FLAG}, {"eps": 0.01}),
     "pdsparse": Space({"lambda_": Between(1e-3, 0.3), "C": Between(0.1, 10.0), "tfidf": _FLAG}),
     "label-tree": Space({"C": Between(0.03, 10.0), "branching": OneOf((2, 16, 100)), "tfidf": _FLAG,
-                         "max_leaf": OneOf((20, 100, 400)), "bias": OneOf((0.3, 1.0, 3.0))}),
+                         "max_leaf": OneOf((20, 100, 400)), "bias": OneOf((0.3, 1.0, 3.0)),
+                         "n_trees": OneOf((1, 3))}),
     "fastxml": Space(_FOREST, {"n_trees": 20}),
     "pfastrexml": Space({"alpha": OneOf((0.6, 0.7, 0.8, 0.9, 0.95)), "gamma": Between(3.0, 100.0), **_FOREST},
                         {"n_trees": 20}),
