@@ -2,7 +2,7 @@
 
 The rows are split once. A trial trains on a quarter, then on half, then on all of the rows that are kept, a linear
 method each time from the dual solution of the time before; where it does worse than most trials did at that point it
-is given up. The defaults are the first trial, so that what is found is never worse than they are on the rows held out.
+is given up. The defaults are the first trial: on the rows held out, what is found is never worse than they are.
 Trials are written to a journal as they end, and the same call goes on with it after an interruption.
 """
 
