@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 import umpteen
 from umpteen.errors import DataError, ModelCorruptError, ModelExistsError, NotFittedError, ParamError, ShardError
 from umpteen.evaluation.metrics import find_hits
-from umpteen.tagger import encode_labels
+from umpteen.tagger import encode_labels, squeeze
 
 from .conftest import data_root
 
@@ -326,3 +326,14 @@ def test_encode_labels():
     names, Y = encode_labels([["b", "a", "b"], [], ["c"]])
     assert names == ["a", "b", "c"]
     assert Y.toarray().tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("method", ["dismec", "label-tree", "fastxml", "rxml-global"])
+def test_scores_of_models_that_are_not_calibrated_are_told_apart(method):
+    tagger = umpteen.Tagger(method, calibration=0).fit(*SHORT)
+    assert tagger.method_.calibration_ is None
+    values = np.array([value for row in tagger.suggest(SHORT[0], 2) for _, value in row])
+    assert ((values >= 0) & (values <= 1)).all()
+    assert len(np.unique(values)) > 2
+    raw = np.sort(tagger.method_.predict_topk(tagger.features_.transform(SHORT[0]), 2)[1].ravel())
+    assert (np.diff(squeeze(raw, tagger.method_.model_.family)) >= 0).all()
