@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 import umpteen
 from umpteen.cli.main import app
-from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
-from umpteen.methods.blend import find_weights, merge
+from umpteen.errors import DataError, MemoryLimitError, ModelCorruptError, NotFittedError, ParamError
+from umpteen.methods import blend_rule
+from umpteen.methods.blend import BlendModel
+from umpteen.methods.blend_rule import Rule, find_rule, measure_frequency, pair, rank, regress
+from umpteen.models.store import Part
 
 from .test_tagger import SHORT
 
@@ -47,20 +55,33 @@ def test_better_than_each_member(blend, members, parts):
     alone = np.array([measure(member, parts[4]) for member in members])
     together = measure(blend, parts[4])
     assert together.sum() > alone.sum(axis=1).max() + 1  # held-out rows decide P@1 by a few rows only
-    assert (together > alone.max(axis=0))[1:].all()
+    assert (together > alone.max(axis=0)).all()
     assert blend.weights_.sum() == pytest.approx(1)
     assert (blend.weights_ >= 0).all()
 
 
-def slow_merge(said, weights, n_labels, top_k):
-    """One row at a time, by the definition."""
+def said_at_random(n_rows, n_labels=9):
+    random = np.random.default_rng(0)
+    said = []
+    for width in (4, 6):
+        ids = np.array([random.permutation(n_labels)[:width] for _ in range(n_rows)], np.int32).reshape(n_rows, width)
+        ids[random.random(ids.shape) < 0.3] = -1
+        said.append((ids, random.random(ids.shape).astype(np.float32)))
+    return said
+
+
+def slow_ranking(said, rule, frequency, top_k):
+    """One row and one label at a time, by the definition."""
     labels, scores = [], []
     for row in range(len(said[0][0])):
         total = {}
-        for (ids, values), weight in zip(said, weights, strict=True):
-            for label, value in zip(ids[row].tolist(), values[row].tolist(), strict=True):
-                if label >= 0:
-                    total[label] = total.get(label, 0.0) + weight * value
+        for label in {int(label) for ids, _ in said for label in ids[row] if label >= 0}:
+            z = frequency[label]
+            total[label] = rule.intercept[0] + rule.intercept[1] * z
+            for (ids, values), coefficients in zip(said, rule.coefficients, strict=True):
+                p = sum(float(value) for i, value in zip(ids[row], values[row], strict=True) if i == label)
+                forms = np.array([p, p**0.5, np.log(p + 1e-4)])
+                total[label] += (coefficients[:3] + coefficients[3:] * z) @ forms
         best = sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:top_k]
         best += [(-1, -np.inf)] * (top_k - len(best))
         labels.append([label for label, _ in best])
@@ -69,30 +90,88 @@ def slow_merge(said, weights, n_labels, top_k):
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 50])
-def test_merge_is_the_weighted_sum(n_rows):
-    random = np.random.default_rng(0)
-    said = []
-    for width in (4, 6):
-        ids = np.array([random.permutation(9)[:width] for _ in range(n_rows)], np.int32).reshape(n_rows, width)
-        ids[random.random(ids.shape) < 0.3] = -1
-        said.append((ids, random.random(ids.shape).astype(np.float32)))
-    weights = np.array([0.25, 0.75])
+def test_the_rule_is_its_definition(n_rows):
+    said = said_at_random(n_rows)
+    random = np.random.default_rng(1)
+    rule = Rule(random.normal(size=(2, 6)), random.normal(size=2), np.array([0.5, 0.5]))
+    frequency = measure_frequency([random.integers(0, 50, 9)])
+    pairs = pair(said, 9)
     for top_k in (1, 3, 12):
-        labels, scores = merge(said, weights, 9, top_k)
+        labels, scores = rank(pairs, rule.score(pairs.probabilities, frequency[pairs.labels]), n_rows, top_k)
         if n_rows:
-            expected, values = slow_merge(said, weights, 9, top_k)
+            expected, values = slow_ranking(said, rule, frequency, top_k)
             np.testing.assert_array_equal(labels, expected)
-            np.testing.assert_allclose(scores, values, rtol=1e-6)
+            np.testing.assert_allclose(scores, values, rtol=1e-5)
         assert labels.shape == scores.shape == (n_rows, top_k)
+
+
+def test_frequencies():
+    np.testing.assert_allclose(measure_frequency([[0, 9, 99]]), [-3, -1, 1])  # labels of no row do not count
+    np.testing.assert_allclose(measure_frequency([[0, 9, 0], [0, 3, 99]]), [-3, -1, 1])  # the most that a member has
+    assert measure_frequency([[0, *[10**6] * 9, 10**6 + 1]]).min() == -5
+    for alike in ([0, 0, 0], [5, 5, 5], [0, 5, 5]):
+        np.testing.assert_array_equal(measure_frequency([alike]), [0, 0, 0])
+
+
+def with_ones(X):
+    return np.column_stack([np.ones(len(X)), X])
+
+
+def test_the_regression_is_that_of_scikit_learn():
+    random = np.random.default_rng(2)
+    X = random.normal(size=(4000, 6)) * [1, 10, 0.1, 1, 1, 1] + [0, 5, 0, 1, 0, 0]
+    X[:, 5] = np.sqrt(0.07)  # says nothing, and its deviation is not 0 but as good as that
+    hit = random.random(4000) < 1 / (1 + np.exp(-(X @ [1, -0.2, 3, 0, 0.5, 0] - 1)))
+    found = regress(with_ones(X), hit)
+    assert found[6] == 0
+    yardstick = make_pipeline(StandardScaler(), LogisticRegression(C=10, tol=1e-10, max_iter=1000)).fit(X, hit)
+    np.testing.assert_allclose(found[0] + X @ found[1:], yardstick.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("hit", [np.zeros(20, bool), np.ones(20, bool), np.arange(20) >= 10])
+def test_the_regression_ends_where_all_is_told_apart(hit):
+    found = regress(with_ones(np.arange(20.0)), hit)
+    assert np.isfinite(found).all()
+    score = found[0] + np.arange(20) * found[1]
+    assert ((score > 0) == hit).all()
 
 
 def test_a_member_that_guesses_gets_no_weight(parts):
     Y = parts[3]
     right = np.array([row.indices[0] if row.nnz else 0 for row in Y], np.int32)[:, None]
-    wrong = np.array([next(i for i in range(159) if i not in set(row.indices)) for row in Y], np.int32)[:, None]
+    random = np.random.default_rng(0)
+    guess = random.integers(0, 159, right.shape).astype(np.int32)
+    sure = np.full(right.shape, 0.6, np.float32)
+    said = [(guess, random.random(guess.shape).astype(np.float32)), (right, sure)]
+    assert find_rule(said, Y, np.zeros(159)).weights[1] > 0.8
+
+
+def test_a_member_alone_where_nothing_is_better(parts):
+    """Of some rows a regression would learn accidents: the other rows tell."""
+    Y = parts[3][:12]
+    right = np.array([row.indices[0] if row.nnz else 0 for row in Y], np.int32)[:, None]
+    wrong = (right + 1) % 159
     sure = np.ones_like(right, np.float32)
-    weights = find_weights([(wrong, sure), (right, sure)], Y)
-    assert weights[1] > weights[0]
+    rule = find_rule([(wrong, sure), (right, sure * 0.5)], Y, np.zeros(159))
+    np.testing.assert_array_equal(rule.weights, [0, 1])
+    np.testing.assert_array_equal(rule.coefficients, [[0] * 6, [1, 0, 0, 0, 0, 0]])
+
+
+def test_of_many_rows_some_are_used(monkeypatch):
+    said, frequency = said_at_random(3000), np.linspace(-1, 1, 9)
+    truth = np.zeros((3000, 9), np.float32)
+    for ids, values in said:
+        row, place = np.nonzero((ids >= 5) & (np.random.default_rng(3).random(ids.shape) < values / 2))
+        truth[row, ids[row, place]] = 1
+    Y = sp.csr_matrix(truth)
+    whole = find_rule(said, Y, frequency)
+    assert np.count_nonzero(whole.coefficients) > 2
+    for most, rows in ((30_000, 3000), (29_999, 1500), (10, 1000)):
+        monkeypatch.setattr(blend_rule, "_MOST_PAIRS", most)
+        step = 3000 // rows
+        again = find_rule([(labels[::step], p[::step]) for labels, p in said], Y[::step], frequency)
+        np.testing.assert_array_equal(find_rule(said, Y, frequency).coefficients, again.coefficients)
+        assert np.array_equal(again.coefficients, whole.coefficients) == (rows == 3000)
 
 
 def test_saved_and_loaded(blend, parts, tmp_path):
@@ -113,15 +192,50 @@ def test_filters(blend, parts):
     first = int(best[0, 0])
     assert first not in blend.predict_topk(X, 3, exclude=[first])[0]
     assert set(blend.predict_topk(X, 3, include=[first, 7])[0].ravel()) <= {first, 7, -1}
-    assert blend.predict_topk(X, 200)[0].shape == (50, 200)
+    many, scores = blend.predict_topk(X, 200)
+    assert many.shape == (50, 200)
+    np.testing.assert_array_equal(
+        many[:, :3], best
+    )  # what is ranked, and how, does not depend on how many are asked for
+    assert (scores[:, 1:] <= scores[:, :-1]).all()
+    assert 30 <= (many >= 0).sum(axis=1).min() <= 90
 
 
 def test_explanations_add_up(blend, parts):
     x = parts[4].X[3]
-    label = int(blend.predict_topk(x, 1)[0][0, 0])
-    found = blend.explain(x, label)
-    assert found.base + found.contributions.sum() == pytest.approx(found.score, rel=1e-4)
-    assert {vote["member"] for vote in found.votes} <= {"fastxml", "rxml"}
+    labels, scores = blend.predict_topk(x, 80)
+    proposed = [set(member.predict_topk(x, 30)[0][0]) for member in blend.members_]
+    some = [
+        int(label) for label in labels[0] if label >= 0 and 0 < sum(label in of_member for of_member in proposed) < 3
+    ]
+    assert len(some) > 5
+    for label in [*labels[0, :5], *some[:3], some[-1]]:  # also labels that not all of them propose
+        found = blend.explain(x, label)
+        assert found.score == pytest.approx(scores[0][labels[0] == label][0], rel=1e-4)
+        assert found.base + found.contributions.sum() == pytest.approx(found.score, rel=1e-4)
+        assert {vote["member"] for vote in found.votes} <= {"fastxml", "rxml"}
+    rest = next(label for label in range(159) if label not in labels[0])
+    assert blend.explain(x, rest).score == pytest.approx(blend.predict_topk(x, 1, include=[rest])[1][0, 0], rel=1e-4)
+
+
+def test_threads_do_not_matter(members, parts):
+    X, Y = parts[2][:200], parts[3][:200]
+    rules = [umpteen.Blend(members, threads=threads).fit(X, Y).model_.rule for threads in (1, 3)]
+    np.testing.assert_array_equal(rules[0].coefficients, rules[1].coefficients)
+
+
+def test_memory_is_stated_and_kept_to(members, parts, monkeypatch):
+    X, Y = parts[2], parts[3]
+    blend = umpteen.Blend(members)
+    stated = blend.estimate(X, Y).peak_bytes
+    tracemalloc.start()
+    blend.fit(X, Y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < stated < 10 * peak
+    monkeypatch.setattr("umpteen.memory.available_memory", lambda: 1_000_000)
+    with pytest.raises(MemoryLimitError, match="hold out fewer rows or take fewer candidates"):
+        blend.fit(X, Y)
 
 
 def test_the_same_weights_over_other_models(blend, parts, bibtex):
@@ -133,6 +247,8 @@ def test_the_same_weights_over_other_models(blend, parts, bibtex):
     ]
     grown = blend.over(others)
     np.testing.assert_array_equal(grown.weights_, blend.weights_)
+    np.testing.assert_array_equal(grown.model_.rule.coefficients, blend.model_.rule.coefficients)
+    np.testing.assert_array_equal(grown.model_.rule.intercept, blend.model_.rule.intercept)
     assert measure(grown, parts[4])[2] > measure(blend, parts[4])[2]
     assert grown.calibration_ is not None
     with pytest.raises(ParamError, match="members must be models of dismec, fastxml, rxml, in this order"):
@@ -161,14 +277,41 @@ def test_refusals(members, parts, tiny, tmp_path):
         umpteen.Blend(members).predict_topk(X)
 
 
-@pytest.mark.parametrize("damage", ["members", "weights", "method", "shards", "params"])
+@pytest.mark.parametrize("wrong", ["coefficients", "intercept", "weights", "not finite"])
+def test_a_damaged_rule_is_refused(blend, wrong):
+    arrays = dict(blend.model_.rule.to_part().arrays)
+    if wrong == "not finite":
+        arrays["coefficients"] = arrays["coefficients"] * np.inf
+    else:
+        arrays[wrong] = arrays[wrong][:-1]
+    with pytest.raises(ModelCorruptError, match="a blend needs"):
+        Rule.from_part(Part(arrays), 3)
+
+
+def test_the_first_blends_were_sums():
+    rule = Rule.from_part(Part({"weights": np.array([0.25, 0.75])}), 2)
+    probabilities = np.array([[0.5, 0.1], [0.0, 1.0]])
+    np.testing.assert_array_equal(rule.score(probabilities, np.array([1.0, -2.0])), probabilities @ [0.25, 0.75])
+
+
+@pytest.mark.parametrize("wrong", ["shape", "dtype", "negative"])
+def test_damaged_counts_are_refused(blend, wrong):
+    shared = dict(blend._shared)
+    counts = shared["member1-labels"].arrays["counts"]
+    damaged = {"shape": counts[:, None], "dtype": counts / 3, "negative": counts - 10**9}[wrong]
+    shared["member1-labels"] = Part({"counts": damaged})
+    with pytest.raises(ModelCorruptError, match="member 1 must have 159 label counts"):
+        BlendModel.open(blend._fitted_header, shared, blend.model_.to_parts(), 30)
+
+
+@pytest.mark.parametrize("damage", ["members", "labels", "method", "shards", "params"])
 def test_a_damaged_blend_is_refused(blend, tmp_path, damage):
     blend.save(tmp_path / "m")
     path = tmp_path / "m" / "manifest.json"
     manifest = json.loads(path.read_text())
     if damage == "members":
         manifest["members"] = manifest["members"][:1]
-    elif damage == "weights":
+    elif damage == "labels":
         manifest["members"][0]["shared"].remove("labels")
     elif damage == "method":
         manifest["members"][0]["header"]["method"] = "blend"

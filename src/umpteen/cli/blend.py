@@ -15,15 +15,15 @@ def command(
     models: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Model directories, two or more.")],
     target: Annotated[Path, typer.Option("--model", metavar="DIR", help="Where the blend goes; must not exist.")],
     heldout: Annotated[
-        Path | None, typer.Option("--heldout", help="Data that none of the models was trained on, to find weights.")
+        Path | None, typer.Option("--heldout", help="Data that none of the models was trained on, to find the rule.")
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option("--like", metavar="DIR", help="Take the weights of this blend of the same methods instead."),
+        typer.Option("--like", metavar="DIR", help="Take the rule of this blend of the same methods instead."),
     ] = None,
     candidates: Annotated[
         int, typer.Option("--candidates", help="Labels each model proposes for a row.", min=1)
-    ] = 50,
+    ] = 30,
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
     format: FormatOption = None,
@@ -34,11 +34,12 @@ def command(
 ) -> None:
     """Make one model of several that ranks better than each of them.
 
-    The models must have the same features and labels. Their scores become probabilities, and the weights with which
-    those are summed are found on held-out rows: rows the models know would favour the one that learned by heart. The
-    blend is a model like any other, with copies of its members in it, and is calibrated.
+    The models must have the same features and labels. Their scores become probabilities, and the rule that makes one
+    score of those is found on held-out rows: rows the models know would favour the one that learned by heart. How
+    much each model moves scores is printed before its name. The blend is a model like any other, with copies of its
+    members in it, and is calibrated.
 
-    Most accurate: train on nine tenths, blend on the last, train on all, and blend those with the weights found.
+    Most accurate: train on four fifths, blend on the last, train on all, and blend those with the rule found.
 
     umpteen blend dismec.part rxml.part --heldout last.txt.xz --model part.blend
 
@@ -52,7 +53,7 @@ def command(
     from umpteen.tagger import Tagger, load
 
     if (heldout is None) == (like is None):
-        raise ParamError("give either --heldout, data to find weights on, or --like, a blend that has them")
+        raise ParamError("give either --heldout, data to find the rule on, or --like, a blend that has one")
     if target.exists():
         raise ParamError(f"{target}: already exists; choose another place")
     loaded = [load(path) for path in models]

@@ -1,13 +1,8 @@
-"""Blends of trained models: their probabilities, weighted and summed.
+"""Blends of trained models: their probabilities, weighed by what each of them knows.
 
-Models of different kinds err differently, so that together they rank better than each alone. On rows none of them was
-trained on,
-
-    p_m(l) = the share of hits among predictions of model m with about that score     (models/calibration.py)
-    score(l) = Σ_m w_m p_m(l),  w ≥ 0,  Σ w = 1
-
-where p_m(l) is 0 for labels that are not among the model's best `candidates`. The weights are those that rank the
-held-out rows best, by P@1 + P@3 + P@5, found by changing one at a time.
+Models of different kinds err differently, so that together they rank better than each alone. Their scores become
+probabilities (models/calibration.py), and a rule found on rows none of them was trained on makes one score of them
+(methods/blend_rule.py).
 """
 
 from __future__ import annotations
@@ -16,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr
@@ -24,8 +19,9 @@ from umpteen.data.preprocessing import Preprocessing
 from umpteen.engines.base import Resources, Task
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.evaluation.metrics import find_hits
-from umpteen.memory import Estimate
+from umpteen.memory import Estimate, check_fits
 from umpteen.methods.base import Method, TrainingData, fingerprint_parts
+from umpteen.methods.blend_rule import Ranking, Rule, estimate_rule, find_rule, measure_frequency, pair, rank
 from umpteen.models.calibration import Calibration
 from umpteen.models.explanation import Explanation
 from umpteen.models.model import check_ranking_fits
@@ -35,13 +31,8 @@ from umpteen.progress import Listener
 
 #: A model's parts that all members must have in common, and that the blend keeps once.
 _COMMON = ("names", "vocabulary")
-#: What a weight is multiplied by in the search for a better one.
-_FACTORS = (0.0, 0.25, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0, 4.0)
-_ROUNDS = 4
-_ROWS_AT_A_TIME = 4096
-_KS = (1, 3, 5)
-
-Ranking = tuple[NDArray[np.int32], NDArray[np.float32]]
+#: Pairs of a row and a proposed label that are ranked at a time.
+_PAIRS_AT_A_TIME = 1_000_000
 
 
 class Blend(Method):
@@ -52,14 +43,14 @@ class Blend(Method):
     members
         Trained models with the same features and labels, as methods, taggers, or both.
     candidates
-        How many labels each member proposes for a row.
+        How many labels each member proposes for a row; no others are ranked.
     threads
         How to compute; the result does not depend on it.
 
     Attributes
     ----------
     weights_ : array
-        One per member; they add up to 1.
+        How much each member moves scores, as shares of 1.
     members_ : list of Method
 
     Examples
@@ -76,7 +67,7 @@ class Blend(Method):
 
     name: ClassVar[str] = "blend"
 
-    def __init__(self, members: Iterable[Any] = (), candidates: int = 50, threads: int | None = None) -> None:
+    def __init__(self, members: Iterable[Any] = (), candidates: int = 30, threads: int | None = None) -> None:
         self.members = members
         self.candidates = candidates
         self.threads = threads
@@ -100,8 +91,10 @@ class Blend(Method):
         raise ParamError("a blend is made of trained models; train them first")
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        members = len(list(self.members))
-        return Estimate(_ROWS_AT_A_TIME * members * int(self.candidates) * 64, 0)
+        members = list(self.members)
+        width = len(members) * min(int(self.candidates), Y.shape[1])
+        rankings = X.shape[0] * width * 24  # labels, scores, and what scores become on the way to probabilities
+        return Estimate(rankings + max(estimate_rule(X.shape[0], len(members), width), _PAIRS_AT_A_TIME * 160), 0)
 
     # --- fit ----------------------------------------------------------------------------------------------------
 
@@ -115,7 +108,7 @@ class Blend(Method):
         resume: bool = True,
         progress: bool | Listener = False,
     ) -> Self:
-        """Finds the weights on rows that no member was trained on, and what the blend's scores are worth.
+        """Finds the rule on rows that no member was trained on, and what the blend's scores are worth.
 
         Parameters
         ----------
@@ -133,7 +126,8 @@ class Blend(Method):
         if X.shape[0] != Y.shape[0]:
             raise DataError(f"X and Y must have as many rows, but have {X.shape[0]} and {Y.shape[0]}")
         if not Y.nnz:
-            raise DataError("weights are found on rows with labels, but there is none")
+            raise DataError("a blend's rule is found on rows with labels, but there is none")
+        check_fits(self.estimate(X, Y), "hold out fewer rows or take fewer candidates")
         n_true = np.bincount(Y.indices, minlength=Y.shape[1])
         top_k = min(int(self.candidates), Y.shape[1])
         rankings = [member.predict_topk(X, top_k, threads=self.threads) for member in members]
@@ -143,15 +137,17 @@ class Blend(Method):
         said = [
             (labels, curve.to_probabilities(scores)) for (labels, scores), curve in zip(rankings, curves, strict=True)
         ]
-        weights = find_weights(said, Y, self.threads)
-        self._build(members, weights, curves)
+        rule = find_rule(
+            said, Y, measure_frequency([member.train_counts_.counts for member in members]), self.threads
+        )
+        self._build(members, rule, curves)
         self.calibrate(X, Y)
         if model_dir is not None:
             self.save(model_dir)
         return self
 
     def over(self, members: Iterable[Any]) -> Blend:
-        """The same weights and curves over other models of the same methods: those trained on all rows, say."""
+        """The same rule and curves over other models of the same methods: those trained on all rows, say."""
         self._check_fitted()
         others = self._check_members(members)
         names, wanted = [member.name for member in others], [member.name for member in self.members_]
@@ -160,7 +156,7 @@ class Blend(Method):
                 f"members must be models of {', '.join(wanted)}, in this order, but are of {', '.join(names)}"
             )
         copy = Blend(others, self.candidates, self.threads)
-        copy._build(others, self.weights_, self.model_.curves)
+        copy._build(others, self.model_.rule, self.model_.curves)
         if self.calibration_ is not None:
             copy.calibration_ = self.calibration_
             copy._shared = copy._shared | {"calibration": self.calibration_.to_part()}
@@ -187,7 +183,7 @@ class Blend(Method):
                     raise ParamError(f"members must have the same {part}, but those of {method.name} are others")
         return methods
 
-    def _build(self, members: Sequence[Method], weights: NDArray[np.float64], curves: Sequence[Calibration]) -> None:
+    def _build(self, members: Sequence[Method], rule: Rule, curves: Sequence[Calibration]) -> None:
         """Attaches the model a blend of these members is."""
         first = members[0]
         header = self._header(
@@ -197,7 +193,7 @@ class Blend(Method):
         if "text" in first._fitted_header:
             header["text"] = first._fitted_header["text"]
         shared = {"labels": first._shared["labels"], **{p: first._shared[p] for p in _COMMON if p in first._shared}}
-        shared["weights"] = Part({"weights": np.asarray(weights, np.float64)})
+        shared["rule"] = rule.to_part()
         shards: list[Part] = []
         for i, (member, curve) in enumerate(zip(members, curves, strict=True)):
             own = {name: part for name, part in member._shared.items() if name not in (*_COMMON, "calibration")}
@@ -216,12 +212,12 @@ class Blend(Method):
 
     def _open_model(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> Any:
         model = BlendModel.open(header, shared, shards, int(self.candidates))
-        self.members_, self.weights_ = model.members, model.weights
+        self.members_, self.weights_ = model.members, model.rule.weights
         return model
 
 
 class BlendModel:
-    """The members, their curves and their weights."""
+    """The members, their curves and the rule that weighs them."""
 
     family = "blend"
 
@@ -229,15 +225,16 @@ class BlendModel:
         self,
         members: Sequence[Method],
         curves: Sequence[Calibration],
-        weights: NDArray[np.float64],
+        rule: Rule,
         n_labels: int,
         candidates: int,
     ) -> None:
         self.members = list(members)
         self.curves = list(curves)
-        self.weights = weights
+        self.rule = rule
         self.n_labels = n_labels
-        self.candidates = candidates
+        self.candidates = min(candidates, n_labels)
+        self.frequency = measure_frequency([member.train_counts_.counts for member in self.members])
 
     @classmethod
     def open(cls, header: dict[str, Any], shared: dict[str, Part], shards: list[Part], candidates: int) -> BlendModel:
@@ -258,7 +255,8 @@ class BlendModel:
             member = method_class(own["method"])(**own["params"])
             member.validate()
             mine = {name: shared[_part_name(i, name)] for name in parts}
-            if len(mine["labels"].arrays["counts"]) != header["n_labels"]:
+            counts = mine["labels"].arrays["counts"]
+            if counts.shape != (header["n_labels"],) or counts.dtype.kind != "i" or counts.min(initial=0) < 0:
                 raise ModelCorruptError(f"member {i} must have {header['n_labels']} label counts")
             member._attach(
                 own, mine | {name: shared[name] for name in _COMMON if name in shared}, shards[used:][:n_shards]
@@ -266,19 +264,17 @@ class BlendModel:
             members.append(member)
             curves.append(Calibration.from_part(mine["calibration"]))
             used += n_shards
-        weights = shared["weights"].arrays["weights"]
-        sound = weights.shape == (len(members),) and bool((weights >= 0).all()) and abs(weights.sum() - 1) < 1e-6
-        if used != len(shards) or not sound:
-            raise ModelCorruptError(
-                "a blend needs a weight of at least 0 for each member, 1 in all, and no other shards"
-            )
-        return cls(members, curves, weights, header["n_labels"], candidates)
+        if used != len(shards):
+            raise ModelCorruptError("a blend must have no other shards than its members'")
+        # The first blends had weights only.
+        rule = Rule.from_part(shared["rule" if "rule" in shared else "weights"], len(members))
+        return cls(members, curves, rule, header["n_labels"], candidates)
 
     def to_parts(self) -> list[Part]:
         return [part for member in self.members for part in member.model_.to_parts()]
 
     def describe(self) -> dict[str, Any]:
-        weights = zip(self.members, self.weights, strict=True)
+        weights = zip(self.members, self.rule.weights, strict=True)
         return {"members": ", ".join(f"{weight:.3f} {member.name}" for member, weight in weights)}
 
     def predict_topk(
@@ -290,102 +286,52 @@ class BlendModel:
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """The best labels of each row, best first, by the weighted sum of the members' probabilities."""
+        """The best labels of each row, best first, of those that a member proposes; -1 and -inf pad."""
         top_k = check_count("top_k", top_k)
         check_ranking_fits(X.shape[0], 2 * top_k)
-        wanted = max(min(self.candidates, self.n_labels), min(top_k, self.n_labels))
+        at_a_time = max(1, _PAIRS_AT_A_TIME // (len(self.members) * self.candidates))
         blocks = []
-        for start in range(0, max(X.shape[0], 1), _ROWS_AT_A_TIME):
-            rows = X if X.shape[0] <= _ROWS_AT_A_TIME else X[start : start + _ROWS_AT_A_TIME]
-            said = []
-            for member, curve in zip(self.members, self.curves, strict=True):
-                labels, scores = member.predict_topk(rows, wanted, exclude=exclude, include=include, threads=threads)
-                said.append((labels, curve.to_probabilities(scores)))
-            blocks.append(merge(said, self.weights, self.n_labels, top_k))
+        for start in range(0, max(X.shape[0], 1), at_a_time):
+            rows = X if X.shape[0] <= at_a_time else X[start : start + at_a_time]
+            pairs = pair(self.ask(rows, exclude=exclude, include=include, threads=threads), self.n_labels)
+            log_odds = self.rule.score(pairs.probabilities, self.frequency[pairs.labels])
+            blocks.append(rank(pairs, log_odds, rows.shape[0], top_k))
         return np.concatenate([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
 
+    def ask(self, X: Csr, **options: Any) -> list[Ranking]:
+        """What each member proposes, with probabilities."""
+        said = []
+        for member, curve in zip(self.members, self.curves, strict=True):
+            labels, scores = member.predict_topk(X, self.candidates, **options)
+            said.append((labels, curve.to_probabilities(scores)))
+        return said
+
     def explain(self, x: Csr, label: int) -> Explanation:
-        """The members' explanations, each in parts of the probability it adds: what features moved its score by, they
-        moved the probability by, in proportion."""
-        base, votes = 0.0, []
-        parts = np.zeros(x.shape[1])
-        for member, curve, weight in zip(self.members, self.curves, self.weights, strict=True):
-            found = member.explain(x, label)
-            if weight == 0 or not np.isfinite(found.score):
+        """The members' explanations, each in parts of what it adds to the score: what features moved the member's own
+        score by, they moved the blend's by, in proportion."""
+        said = self.ask(x, threads=1)
+        if not any(label in labels for labels, _ in said):  # then what they would say of it alone
+            said = self.ask(x, include=[label], threads=1)
+        frequency = self.frequency[label : label + 1]
+        base, votes = float(self.rule.of_label(frequency)[0]), []
+        score, parts = base, np.zeros(x.shape[1])
+        for m, (labels, probabilities) in enumerate(said):
+            p = probabilities[labels == label] if label in labels else np.zeros(1)
+            after = float(self.rule.of_member(m, p, frequency)[0])
+            score += after
+            if not self.rule.coefficients[m].any() or p[0] == 0:
+                base += after
                 continue
-            before, after = (float(p) for p in weight * curve.to_probabilities(np.array([found.base, found.score])))
+            found = self.members[m].explain(x, label)
+            before = float(self.rule.of_member(m, self.curves[m].to_probabilities([found.base]), frequency)[0])
             moved = float(found.contributions.sum())
             if moved == 0 or not np.isfinite((after - before) / moved):
                 base += after
             else:
                 base += before
                 parts[found.features] += found.contributions * ((after - before) / moved)
-            votes += [{"member": member.name, **vote} for vote in found.votes]
-        score = float(self.predict_topk(x, 1, include=[label], threads=1)[1][0, 0])
+            votes += [{"member": self.members[m].name, **vote} for vote in found.votes]
         return Explanation.build(label, score, self.family, base, x.indices, parts[x.indices], votes)
-
-
-def merge(said: Sequence[Ranking], weights: NDArray[np.float64], n_labels: int, top_k: int) -> Ranking:
-    """Of the labels that anybody proposed the best of each row, by the weighted sum of what was said of them.
-
-    Parameters
-    ----------
-    said
-        For each member labels (n_rows x candidates, -1 pads) and probabilities.
-    """
-    n_rows = len(said[0][0])
-    keys, values = [], []
-    for (labels, probabilities), weight in zip(said, weights, strict=True):
-        given = labels >= 0
-        rows = np.repeat(np.arange(n_rows, dtype=np.int64), given.sum(axis=1))
-        keys.append(rows * n_labels + labels[given])
-        values.append(weight * probabilities[given].astype(np.float64))
-    key = np.concatenate(keys)
-    order = np.argsort(key, kind="stable")  # members in order, so that sums are the same to the last bit
-    key, value = key[order], np.concatenate(values)[order]
-    firsts = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.zeros(0, np.int64)
-    score = np.add.reduceat(value, firsts) if len(key) else value
-    row, label = np.divmod(key[firsts], n_labels)
-    best = np.lexsort((label, -score, row))
-    row, label, score = row[best], label[best], score[best]
-    place = np.arange(len(row)) - np.searchsorted(row, row)
-    kept = place < top_k
-    out_labels, out_scores = np.full((n_rows, top_k), -1, np.int32), np.full((n_rows, top_k), -np.inf, np.float32)
-    out_labels[row[kept], place[kept]] = label[kept]
-    out_scores[row[kept], place[kept]] = score[kept]
-    return out_labels, out_scores
-
-
-def find_weights(said: Sequence[Ranking], Y: Csr, threads: int | None = None) -> NDArray[np.float64]:
-    """The weights that rank best: from equal ones, and from each member alone, one is changed at a time."""
-    n_rows, n_labels = Y.shape
-
-    def quality(weights: NDArray[np.float64]) -> float:
-        labels, _ = merge(said, weights, n_labels, max(_KS))
-        hits = find_hits(Y, labels, threads).sum(axis=0).cumsum()
-        return float(sum(hits[k - 1] / k for k in _KS)) / n_rows
-
-    def improve(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        best = quality(weights)
-        for _ in range(_ROUNDS):
-            before = best
-            for i in range(len(weights)):
-                for factor in _FACTORS:
-                    trial = weights.copy()
-                    trial[i] *= factor
-                    if trial.sum() == 0:
-                        continue
-                    trial /= trial.sum()
-                    found = quality(trial)
-                    if found > best:
-                        best, weights = found, trial
-            if best == before:
-                break
-        return best, weights
-
-    n = len(said)
-    alone = [(quality(weights), weights) for weights in np.eye(n)]
-    return max([improve(np.full(n, 1 / n)), *alone], key=lambda found: found[0])[1]
 
 
 def _part_name(member: int, name: str) -> str:

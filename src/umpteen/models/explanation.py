@@ -19,7 +19,7 @@ class Explanation:
     score : float
         What `predict_topk` says; -inf if the label cannot be ranked for this row.
     family : str
-        "linear", "forest" or "embedding".
+        "linear", "forest", "embedding", "low-rank", "label tree" or "blend".
     base : float
         The part of the score that no feature of the row had a hand in.
     features : array of int

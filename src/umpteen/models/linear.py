@@ -308,6 +308,7 @@ class LinearModel:
         """
         check_ranking_fits(X.shape[0], top_k)
         threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
+        candidates = np.ascontiguousarray(candidates, np.int32)
         return self._by_label.topk(offsets(X), X.indices, X.data, candidates, top_k, threads)
 
     @cached_property
