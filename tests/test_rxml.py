@@ -505,6 +505,23 @@ def test_the_global_model_reaches_the_closed_form(small_global, rank):
     assert history[-1] == pytest.approx(reduced_rank_optimum(X.toarray().astype(float), Y.toarray(), rank), rel=1e-4)
 
 
+@pytest.mark.parametrize("rank", [8, 18, 20, 22])
+def test_the_global_model_stays_on_the_manifold(rank):
+    """Where features hang together and the rank is nearly that of all labels, little but rounding is left outside of
+    U and V: once it was taken for directions, columns ceased to be orthonormal, and the objective fell below 0."""
+    random = np.random.default_rng(0)
+    dense = random.random((300, 24)) @ np.diag(10.0 ** -np.linspace(0, 4, 24)) @ random.standard_normal((24, 24))
+    X = as_csr(dense, "X")
+    Y = as_csr((random.random((300, 22)) < 0.2).astype(float), "Y", values=False)
+    problem = GlobalProblem(X, Y, rank)
+    W, history = fit_global(problem, problem.start(0), 40, 1e-6)
+    for Q in (W.U, W.V):
+        np.testing.assert_allclose(Q[:, :rank].T @ Q[:, :rank], np.eye(rank), atol=1e-4)
+    true = ((X.toarray().astype(float) @ (W.U * W.s) @ W.V.T - Y.toarray()) ** 2).sum()
+    assert history[-1] == pytest.approx(true, rel=1e-3)
+    assert true > reduced_rank_optimum(X.toarray().astype(float), Y.toarray(), rank)
+
+
 def test_the_global_model_scores_as_its_matrix_does(tiny):
     model = umpteen.RXMLGlobal(rank=10).fit(tiny.X, tiny.Y)
     one = model.model_.labels

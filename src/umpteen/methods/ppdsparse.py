@@ -351,7 +351,7 @@ def solve_dual(
     )
 
 
-#: What a thread's lists leave unused when they grow: dense rows of Mediamill took 1 % more than was stated without it.
+#: What a thread's lists leave unused when they grow: dense rows, of Mediamill, took 1 % more than stated without it.
 _SPARE = 2 << 20
 
 

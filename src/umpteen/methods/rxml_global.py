@@ -107,7 +107,38 @@ class GlobalProblem:
         """A Vᵀ as a point, Q an orthonormal basis of A's columns."""
         Ut, s, Vt = _native.decompose(self.gram(Q, A), self.token)
         keep = np.arange(self.width) < self.rank
-        return Point(self.turn(Q, Ut.T * keep), np.where(keep, s, 0), self.turn(V, Vt.T * keep))
+        U, V = self.turn(Q, Ut.T * keep), self.turn(V, Vt.T * keep)
+        return Point(self.complete(U), np.where(keep, s, 0), self.complete(V))
+
+    def complete(self, Q: Panel) -> Panel:
+        """Orthonormal columns, some of which are short because what they come from lacks rank, made whole by other
+        directions. They belong to singular values of 0, so that W stays what it is; but with columns that are not
+        orthonormal projections to the tangent space, and all that follows, would be wrong."""
+        short = np.flatnonzero(np.diag(self.gram(Q, Q))[: self.rank] < 0.5)
+        if len(short) == 0:
+            return Q
+        others = Q.copy()
+        others[:, short] = 0
+        new = np.zeros_like(Q)
+        new[:, short] = np.random.default_rng(len(short)).standard_normal((len(Q), len(short)), np.float32)
+        new = self.outside(others, new)
+        # orthonormal() turns columns; those that are left of as many directions as are short, where it put them.
+        found = np.flatnonzero(np.diag(self.gram(new, new)) > 0.5)[: len(short)]
+        others[:, short[: len(found)]] = new[:, found]
+        return others
+
+    def outside(self, basis: Panel, A: Panel) -> Panel:
+        """An orthonormal basis of A's columns outside of what another spans; zero where nothing of them is left.
+
+        A is orthogonal to the other basis already, but for rounding; and where A is little but rounding, its basis
+        would not be.
+        """
+        Q = orthonormal(A, self.token)
+        for _ in range(2):
+            Q = Q - self.turn(basis, self.gram(basis, Q))
+            Q[:, np.diag(self.gram(Q, Q)) < 0.5] = 0
+            Q = orthonormal(Q, self.token)
+        return Q
 
     def agreement(self, W: Point, XU: Panel) -> float:
         """⟨XW, Y⟩"""
@@ -147,7 +178,7 @@ class GlobalProblem:
 
     def retract(self, W: Point, t: float, xi: Tangent) -> Point:
         """W + tξ cut to rank r."""
-        Qu, Qv = orthonormal(xi.Up, self.token), orthonormal(xi.Vp, self.token)
+        Qu, Qv = self.outside(W.U, xi.Up), self.outside(W.V, xi.Vp)
         w = self.width
         K = np.zeros((2 * w, 2 * w))
         K[:w, :w] = np.diag(W.s) + t * xi.M
@@ -158,7 +189,7 @@ class GlobalProblem:
         left, right = Ut[:w].T * keep, Vt[:w].T * keep
         U = self.turn(W.U, left[:w]) + self.turn(Qu, left[w:])
         V = self.turn(W.V, right[:w]) + self.turn(Qv, right[w:])
-        return Point(U, np.where(keep, s[:w], 0), V)
+        return Point(self.complete(U), np.where(keep, s[:w], 0), self.complete(V))
 
 
 def fit_global(problem: GlobalProblem, W: Point, iterations: int, tolerance: float) -> tuple[Point, list[float]]:
