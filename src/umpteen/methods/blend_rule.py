@@ -10,7 +10,8 @@ the score of a label that some member proposes is the log-odds of a logistic reg
 
 where p_m(l) is 0 for labels that the member does not propose, and log p is that of p + 1e-4. The three forms of a
 probability let a member count where it is sure, or where it doubts; z lets it count for frequent labels, or for rare
-ones. Weighted sums of probabilities ranked held-out rows of EURLex-4K some 0.6 (P@1) and 0.3 (P@3, P@5) worse.
+ones. On p alone, held-out rows of EURLex-4K are ranked 0.8 (P@1), 0.6 (P@3) and 0.4 (P@5) worse, by DiSMEC, RXML,
+FastXML and a label tree.
 """
 
 from __future__ import annotations
