@@ -25,8 +25,8 @@ MEMBERS = {
     "EURLex-4K": lambda: [
         umpteen.DiSMEC(threads=2),
         umpteen.RXML(threads=2),
-        umpteen.LabelTree(n_trees=3, threads=2),
-        umpteen.FastXML(threads=2),
+        umpteen.LabelTree(n_trees=3, C=1.04, max_leaf=400, bias=0.3, threads=2),
+        umpteen.FastXML(C_delta=1.41, max_leaf=3, normalize=True, threads=2),
     ],
 }
 HELD_OUT = 0.2
