@@ -25,7 +25,7 @@ import umpteen
 from umpteen import _native
 from umpteen.engines.base import Resources, Task
 from umpteen.engines.local import LocalEngine
-from umpteen.methods.base import TrainingData
+from umpteen.methods.training_data import TrainingData
 
 NUMBERS = RESULTS / "ray_scaling.json"
 SHAPES = {

@@ -27,9 +27,9 @@ from common import (
 )
 
 import umpteen
-from umpteen.methods.base import TrainingData
 from umpteen.methods.embed import Pairs, fit_rcg, fit_svp, start
 from umpteen.methods.rxml import unit_labels
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import EmbeddingModel
 
 #: What `settings` tries. λ, similarity, knn and sharpness stay "auto" in each.

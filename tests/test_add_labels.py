@@ -13,6 +13,8 @@ from umpteen.errors import DataError, ModelExistsError, NotFittedError, ParamErr
 from umpteen.methods import METHODS, method_class
 from umpteen.methods.one_vs_rest import OneVsRest
 
+from .files import read_files
+
 GROWING = [cls for cls in map(method_class, METHODS) if issubclass(cls, OneVsRest)]
 every_method = pytest.mark.parametrize("cls", GROWING, ids=lambda cls: cls.name)
 N_OLD = 25
@@ -20,8 +22,7 @@ N_OLD = 25
 
 def same_bytes(left, right):
     """Of all arrays of two model directories."""
-    files = {file.relative_to(left): file.read_bytes() for file in left.rglob("*.npy")}
-    assert files == {file.relative_to(right): file.read_bytes() for file in right.rglob("*.npy")}
+    assert read_files(left, "*.npy") == read_files(right, "*.npy")
 
 
 def all_scores(model, X):

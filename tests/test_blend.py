@@ -294,16 +294,6 @@ def test_the_first_blends_were_sums():
     np.testing.assert_array_equal(rule.score(probabilities, np.array([1.0, -2.0])), probabilities @ [0.25, 0.75])
 
 
-@pytest.mark.parametrize("wrong", ["shape", "dtype", "negative"])
-def test_damaged_counts_are_refused(blend, wrong):
-    shared = dict(blend._shared)
-    counts = shared["member1-labels"].arrays["counts"]
-    damaged = {"shape": counts[:, None], "dtype": counts / 3, "negative": counts - 10**9}[wrong]
-    shared["member1-labels"] = Part({"counts": damaged})
-    with pytest.raises(ModelCorruptError, match="member 1 must have 159 label counts"):
-        BlendModel.open(blend._fitted_header, shared, blend.model_.to_parts(), 30)
-
-
 @pytest.mark.parametrize("damage", ["members", "labels", "method", "shards", "params"])
 def test_a_damaged_blend_is_refused(blend, tmp_path, damage):
     blend.save(tmp_path / "m")
@@ -343,3 +333,13 @@ def test_command_line_on_texts(tmp_path):
     assert umpteen.load(tmp_path / "again").suggest(SHORT[0]) == tagger.suggest(SHORT[0])
     for words in ([*models, "--model", tmp_path / "x"], [*models, "--like", models[0], "--model", tmp_path / "x"]):
         assert isinstance(run(*words).exception, ParamError)
+
+
+@pytest.mark.parametrize("wrong", ["shape", "dtype", "negative"])
+def test_damaged_counts_of_a_member_are_refused(blend, wrong):
+    shared = dict(blend._shared)
+    counts = shared["member1-labels"].arrays["counts"]
+    damaged = {"shape": counts[:, None], "dtype": counts / 3, "negative": counts - 10**9}[wrong]
+    shared["member1-labels"] = Part({"counts": damaged})
+    with pytest.raises(ModelCorruptError, match="labels must have a count|counts must be whole numbers"):
+        BlendModel.open(blend._fitted_header, shared, blend.model_.to_parts(), 30)

@@ -17,6 +17,8 @@ from umpteen.engines.base import Engine, Task, largest_first
 from umpteen.engines.local import LocalEngine
 from umpteen.errors import ParamError, ShardError
 
+from .files import read_files
+
 TASKS = [Task(f"shard-{i:05d}", i, cost) for i, cost in enumerate([1, 5, 2, 5, 9])]
 
 
@@ -97,8 +99,7 @@ class BackwardsEngine(Engine):
 def test_two_engines_one_answer(tmp_path, tiny):
     umpteen.Centroid(labels_per_shard=3).fit(tiny.X, tiny.Y, tmp_path / "a")
     umpteen.Centroid(labels_per_shard=3, engine=BackwardsEngine()).fit(tiny.X, tiny.Y, tmp_path / "b")
-    for file in (tmp_path / "a").rglob("*.*"):
-        assert file.read_bytes() == (tmp_path / "b" / file.relative_to(tmp_path / "a")).read_bytes()
+    assert read_files(tmp_path / "a") == read_files(tmp_path / "b")
 
 
 INTERRUPTED = """

@@ -11,14 +11,11 @@ from umpteen import _native
 from umpteen.data.matrix import as_csr, offsets
 from umpteen.data.propensity import propensities
 from umpteen.errors import DataError, ModelCorruptError, ParamError
-from umpteen.methods.base import TrainingData
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import leaf_depths
 
+from .files import read_files
 from .reference import forest_scores, l1_objective, rank_sides, split_rows
-
-
-def files(path):
-    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
 def with_constant(X):
@@ -259,11 +256,11 @@ def test_seeds_make_trees_and_threads_do_not(tmp_path, tiny):
     trees = {}
     for threads in (1, 2, 5):
         umpteen.FastXML(n_trees=6, threads=threads).fit(tiny.X, tiny.Y, tmp_path / str(threads))
-        trees[threads] = files(tmp_path / str(threads))
+        trees[threads] = read_files(tmp_path / str(threads))
     assert trees[1] == trees[2] == trees[5]
     assert trees[1]["shard-00000/weights.npy"] != trees[1]["shard-00001/weights.npy"]
     umpteen.FastXML(n_trees=1, seed=9).fit(tiny.X, tiny.Y, tmp_path / "other")
-    assert files(tmp_path / "other")["shard-00000/weights.npy"] != trees[1]["shard-00000/weights.npy"]
+    assert read_files(tmp_path / "other")["shard-00000/weights.npy"] != trees[1]["shard-00000/weights.npy"]
 
 
 @pytest.mark.parametrize("cls", [umpteen.FastXML, umpteen.PfastreXML])
@@ -273,7 +270,7 @@ def test_added_trees_are_those_a_larger_forest_has(tmp_path, tiny, cls):
     model = umpteen.load(tmp_path / "three").add_trees(1, tiny.X, tiny.Y).add_trees(3, tiny.X, tiny.Y)
     assert model.n_trees == 7
     model.save(tmp_path / "grown")
-    seven, grown = files(tmp_path / "seven"), files(tmp_path / "grown")
+    seven, grown = read_files(tmp_path / "seven"), read_files(tmp_path / "grown")
     seven.pop("manifest.json"), grown.pop("manifest.json")
     assert seven == grown
     assert umpteen.load(tmp_path / "grown").get_params()["n_trees"] == 7

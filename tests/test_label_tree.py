@@ -14,8 +14,8 @@ from umpteen import _native
 from umpteen.data.matrix import as_csr, offsets
 from umpteen.engines.base import Resources
 from umpteen.errors import ModelCorruptError, ParamError, ShardError
-from umpteen.methods.base import TrainingData
 from umpteen.methods.label_tree import LabelTree, _take
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.label_tree import LabelTreeModel, TreePart
 
 from .reference import cluster_labels, search_tree, svm_gradient, svm_objective

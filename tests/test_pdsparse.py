@@ -14,6 +14,7 @@ from umpteen.data.matrix import as_csr, offsets
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.errors import MemoryLimitError, ParamError
 
+from .files import read_files
 from .reference import pd_dual, pd_primal, pd_solve, project_by_intervals, solve_qp
 
 # --- Algorithm 2 ---------------------------------------------------------------------------------------------------
@@ -272,18 +273,14 @@ def test_the_support_is_kept_and_solved_without_lambda(tiny):
 # --- the method ----------------------------------------------------------------------------------------------------
 
 
-def model_bytes(path):
-    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*.*"))}
-
-
 @pytest.mark.parametrize("params", [{}, {"search": "sampled", "batch": 50}, {"bias": 1.0, "lambda_": 0.1}], ids=str)
 def test_same_seed_same_bytes_whatever_the_threads(tmp_path, tiny, params):
     for threads in (1, 2, 7):
         umpteen.PDSparse(threads=threads, **params).fit(tiny.X, tiny.Y, tmp_path / str(threads))
-    want = model_bytes(tmp_path / "1")
+    want = read_files(tmp_path / "1")
     assert len(want) > 5
     for threads in (2, 7):
-        assert model_bytes(tmp_path / str(threads)) == want
+        assert read_files(tmp_path / str(threads)) == want
     other = umpteen.PDSparse(seed=1, **params).fit(tiny.X, tiny.Y)
     assert (other.model_.to_weights()[0] != umpteen.load(tmp_path / "1").model_.to_weights()[0]).nnz > 0
 

@@ -24,10 +24,7 @@ from umpteen.errors import (
 from umpteen.models.names import Names
 from umpteen.models.store import ModelReader, ModelWriter, Part
 
-
-def tree(path: Path) -> dict[str, bytes]:
-    """Every file below a directory, by name."""
-    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+from .files import read_files
 
 
 @pytest.fixture
@@ -45,7 +42,7 @@ def edit_manifest(path: Path, change) -> None:
 
 
 def test_directory_is_manifest_and_plain_arrays(model_dir):
-    files = tree(model_dir)
+    files = read_files(model_dir)
     assert {name for name in files if "/" not in name} == {"manifest.json"}
     assert {Path(name).suffix for name in files} == {".json", ".npy"}
     manifest = json.loads(files["manifest.json"])
@@ -83,14 +80,14 @@ def test_same_data_same_bytes_whatever_the_threads(tmp_path, tiny):
     for threads in (1, 2, 7):
         path = tmp_path / f"{threads}.model"
         umpteen.Centroid(labels_per_shard=7, threads=threads).fit(tiny.X, tiny.Y, path)
-        trees.append(tree(path))
+        trees.append(read_files(path))
     assert trees[0] == trees[1] == trees[2]
 
 
 def test_save_and_load_agree(tmp_path, tiny, model_dir):
     model = umpteen.load(model_dir)
     model.save(tmp_path / "copy.model")
-    assert tree(tmp_path / "copy.model").keys() == tree(model_dir).keys()
+    assert read_files(tmp_path / "copy.model").keys() == read_files(model_dir).keys()
     again = umpteen.load(tmp_path / "copy.model", checksums=True)
     for a, b in zip(model.predict_topk(tiny.X, 7), again.predict_topk(tiny.X, 7), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -104,20 +101,20 @@ def test_fit_in_memory_then_save_gives_the_same_shards(tmp_path, tiny, model_dir
     names = [f"label {i}" for i in range(tiny.n_labels)]
     model = umpteen.Centroid(labels_per_shard=10, tfidf=True).fit(tiny.X, tiny.Y, label_names=names)
     model.save(tmp_path / "saved.model")
-    shards = {n: b for n, b in tree(model_dir).items() if n != "manifest.json"}
-    assert {n: b for n, b in tree(tmp_path / "saved.model").items() if n != "manifest.json"} == shards
+    shards = {n: b for n, b in read_files(model_dir).items() if n != "manifest.json"}
+    assert {n: b for n, b in read_files(tmp_path / "saved.model").items() if n != "manifest.json"} == shards
 
 
 # --- what is there is not touched -----------------------------------------------------------------------------------
 
 
 def test_existing_models_are_refused_and_kept(model_dir, tiny):
-    before = tree(model_dir)
+    before = read_files(model_dir)
     with pytest.raises(ModelExistsError, match=r"tiny\.model: a finished model is already there"):
         umpteen.Centroid().fit(tiny.X, tiny.Y, model_dir)
     with pytest.raises(FileExistsError, match=r"tiny\.model: already exists; .* pass overwrite=True"):
         umpteen.load(model_dir).save(model_dir)
-    assert tree(model_dir) == before
+    assert read_files(model_dir) == before
 
 
 def test_overwrite_replaces_a_model_and_nothing_else(tmp_path, model_dir, tiny):
@@ -206,7 +203,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path, tiny):
     finished = {p.name: p.stat().st_mtime_ns for p in path.iterdir() if p.name.startswith("shard")}
     assert 5 <= len(finished) < 20
     umpteen.Centroid(labels_per_shard=2).fit(tiny.X, tiny.Y, path)
-    assert tree(path) == tree(whole)
+    assert read_files(path) == read_files(whole)
     after = {p.name: p.stat().st_mtime_ns for p in path.iterdir()}
     assert {name: after[name] for name in finished} == finished  # not trained again
 
@@ -221,14 +218,14 @@ def test_a_damaged_shard_is_trained_again_on_resume(tmp_path, tiny):
     (victims[0] / "weights.npy").write_bytes(content)
     (victims[1] / "bias.npy").unlink()
     umpteen.Centroid(labels_per_shard=2).fit(tiny.X, tiny.Y, path)
-    assert tree(path) == tree(whole)
+    assert read_files(path) == read_files(whole)
 
 
 @pytest.mark.parametrize("what", ["params", "fingerprint"])
 def test_only_the_same_run_resumes(tmp_path, tiny, what):
     path = tmp_path / "broken.model"
     interrupted_fit(path, tiny, after=5, labels_per_shard=2)
-    before = tree(path)
+    before = read_files(path)
     X = tiny.X.copy()
     params = {"labels_per_shard": 2}
     if what == "params":
@@ -241,7 +238,7 @@ def test_only_the_same_run_resumes(tmp_path, tiny, what):
         umpteen.Centroid(**params).fit(X, tiny.Y, path)
     with pytest.raises(ModelExistsError, match="an unfinished model is there; resume its training"):
         umpteen.Centroid(labels_per_shard=2).fit(tiny.X, tiny.Y, path, resume=False)
-    assert tree(path) == before
+    assert read_files(path) == before
 
 
 def test_a_run_killed_before_its_first_manifest_starts_anew(tmp_path, tiny):
@@ -431,6 +428,23 @@ def test_damaged_manifests_are_refused(model_dir, case):
     file.write_text(damaged)
     with pytest.raises(ModelError, match=r"tiny\.model"):
         umpteen.load(model_dir)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (np.zeros((40, 1), np.int64), r"40 labels must have a count, but the shape of counts is \(40, 1\)"),
+        (np.zeros(39, np.int64), r"40 labels must have a count, but the shape of counts is \(39,\)"),
+        (np.full(40, 0.5), "label counts must be whole numbers, int64, of at least 0, but are float64"),
+        (np.full(40, -1), "label counts must be whole numbers, int64, of at least 0"),
+    ],
+)
+def test_damaged_label_counts_are_refused(tiny, tmp_path, damaged, said):
+    method = umpteen.Centroid().fit(tiny.X, tiny.Y)
+    method._shared = method._shared | {"labels": Part({"counts": damaged})}
+    method.save(tmp_path / "damaged.model")
+    with pytest.raises(ModelCorruptError, match=rf"damaged\.model: {said}"):
+        umpteen.load(tmp_path / "damaged.model")
 
 
 def test_loading_never_unpickles(model_dir, tmp_path):

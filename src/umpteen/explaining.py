@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+
+from umpteen.models.explanation import Explanation
+from umpteen.text.tfidf import Tfidf
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,3 +152,45 @@ def place_words(
         for begin, end, feature in places
         if contributions.get(feature, 0.0) != 0
     ]
+
+
+def explain_in_words(
+    found: Explanation, text: str, features: Tfidf, classes: Sequence[str], probability: float | None
+) -> TextExplanation:
+    """A method's explanation of a label with words in place of columns and names in place of ids."""
+    contributions = dict(zip(found.features.tolist(), found.contributions.tolist(), strict=True))
+    spans = features.spans(text)
+    # Hashed columns have no names but those the text itself gives them.
+    terms: dict[int, str] = {}
+    for span in spans:
+        terms.setdefault(span.column, text[span.begin : span.end].lower())
+    known = None if features.hashing is not None else features.feature_names_
+    name = (lambda f: terms.get(f, f"column {f}")) if known is None else lambda f: known[f]
+    unknown = [text[span.begin : span.end].lower() for span in spans if span.column < 0]
+    return TextExplanation(
+        text=text,
+        label=classes[found.label],
+        score=found.score,
+        probability=probability,
+        family=found.family,
+        base=found.base,
+        words=[(name(feature), value) for feature, value in contributions.items()],
+        spans=place_words([(span.begin, span.end, span.column) for span in spans], contributions),
+        unknown=list(dict.fromkeys(word for word in unknown if " " not in word)),
+        votes=[_name_vote(vote, name, features.n_features_, classes) for vote in found.votes],
+    )
+
+
+def _name_vote(
+    vote: dict[str, Any], name: Callable[[int], str], n_features: int, classes: Sequence[str]
+) -> dict[str, Any]:
+    """A vote with words in place of feature ids and names in place of label ids."""
+    named = dict(vote)
+    if "splits" in vote:
+        named["splits"] = [
+            split | {"features": [name(f) if f < n_features else "(constant)" for f in split["features"]]}
+            for split in vote["splits"]
+        ]
+    if "labels" in vote:
+        named["labels"] = [classes[label] for label in vote["labels"]]
+    return named

@@ -6,7 +6,7 @@ import inspect
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,19 +15,20 @@ from numpy.typing import NDArray
 
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr, make_csr
+from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_matrix
+from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.propensity import LabelCounts
 from umpteen.data.split import split_rows
 from umpteen.engines.base import Engine
 from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
 from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
-from umpteen.explaining import TextExplanation, place_words
+from umpteen.explaining import TextExplanation, explain_in_words
 from umpteen.methods import load as load_method
 from umpteen.methods import method_class
 from umpteen.methods.base import Method
 from umpteen.methods.dismec import DiSMEC
-from umpteen.models.calibration import count_labels_to_give
+from umpteen.models.calibration import count_labels_to_give, squeeze
 from umpteen.models.remote import is_url
 from umpteen.models.store import Part, refuse_finished
 from umpteen.params import check_count, check_number
@@ -379,30 +380,9 @@ class Tagger:
             if best < 0:
                 raise DataError("no label can be ranked for this text")
             label = self.classes_[best]
-        found = method.explain(X, label)
-        contributions = dict(zip(found.features.tolist(), found.contributions.tolist(), strict=True))
-        spans = self.features_.spans(text)
-        # Hashed columns have no names but those the text itself gives them.
-        terms: dict[int, str] = {}
-        for span in spans:
-            terms.setdefault(span.column, text[span.begin : span.end].lower())
-        known = None if self.features_.hashing is not None else self.features_.feature_names_
-        name = (lambda f: terms.get(f, f"column {f}")) if known is None else lambda f: known[f]
-        unknown = [text[span.begin : span.end].lower() for span in spans if span.column < 0 and " " not in
-                   text[span.begin : span.end]]  # fmt: skip
-        calibration = method.calibration_
-        return TextExplanation(
-            text=text,
-            label=label,
-            score=found.score,
-            probability=float(calibration.to_probabilities(found.score)) if calibration is not None else None,
-            family=found.family,
-            base=found.base,
-            words=[(name(feature), value) for feature, value in contributions.items()],
-            spans=place_words([(span.begin, span.end, span.column) for span in spans], contributions),
-            unknown=list(dict.fromkeys(unknown)),
-            votes=[_name_vote(vote, name, method.n_features_in_, self.classes_) for vote in found.votes],
-        )
+        calibration, found = method.calibration_, method.explain(X, label)
+        probability = float(calibration.to_probabilities(found.score)) if calibration is not None else None
+        return explain_in_words(found, text, self.features_, self.classes_, probability)
 
     # --- judge ---------------------------------------------------------------------------------------------------
 
@@ -439,7 +419,8 @@ class Tagger:
         """Y by the model's label ids; labels it does not have get columns behind."""
         method = self._fitted()
         ids = dict(method._ids_by_name)
-        return _to_matrix([[ids.setdefault(name, len(ids)) for name in row] for row in _check_lists(labels)], ids)
+        rows = [[ids.setdefault(name, len(ids)) for name in row] for row in check_label_lists(labels)]
+        return to_label_matrix(rows, len(ids))
 
     def encode(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Csr, Csr]:
         """Texts and label names as the method takes them; names it does not know are left out."""
@@ -518,73 +499,7 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     return Tagger._over(method, path) if "text" in method._fitted_header else method
 
 
-def encode_labels(labels: Iterable[Iterable[str]], known: Sequence[str] = ()) -> tuple[list[str], Csr]:
-    """Label names, those known first and the others sorted behind them, and which rows have them."""
-    lists = _check_lists(labels)
-    names = [*known, *sorted({name for row in lists for name in row}.difference(known))]
-    ids = {name: i for i, name in enumerate(names)}
-    return names, _to_matrix([[ids[name] for name in row] for row in lists], ids)
-
-
-def squeeze(scores: NDArray[np.float32], family: str) -> NDArray[np.float32]:
-    """Scores in [0, 1], no order turned around: linear scores are margins and those of blends log-odds, on the
-    logistic curve; neighbours' votes are added up; label trees give logarithms; those of forests are shares."""
-    given = scores.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if family in ("linear", "blend"):
-            unit = 1 / (1 + np.exp(-given))
-        elif family == "embedding":
-            unit = given / (1 + given)
-        elif family == "label tree":
-            unit = np.exp(np.minimum(given, 0))
-        else:
-            unit = np.clip(given, 0, 1)
-    return np.where(np.isneginf(given), 0, unit).astype(np.float32)
-
-
-def _check_lists(labels: Iterable[Iterable[str]]) -> list[list[str]]:
-    lists = []
-    for number, row in enumerate(labels):
-        if isinstance(row, (str, bytes)):
-            raise DataError(
-                f"labels must be a list of names for each text, but text {number} has the string {row!r}"[:300]
-            )
-        try:
-            names = list(row)
-        except TypeError:
-            raise DataError(
-                f"labels must be a list of names for each text, but text {number} has {row!r}"[:300]
-            ) from None
-        for name in names:
-            if not isinstance(name, str) or not name:
-                raise DataError(f"a label must be a name that is not empty, but text {number} has {name!r}"[:300])
-        lists.append(names)
-    return lists
-
-
-def _to_matrix(rows: list[list[int]], ids: dict[str, int]) -> Csr:
-    sorted_rows = [sorted(set(row)) for row in rows]
-    indices = np.array([label for row in sorted_rows for label in row], np.int32)
-    indptr = np.append(0, np.cumsum([len(row) for row in sorted_rows], dtype=np.int64))
-    return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(rows), len(ids)))
-
-
 def _describe_features(features: Tfidf | None, share: float, seed: int) -> tuple[dict[str, Any], dict[str, Part]]:
     kind = PRECOMPUTED if features is None else features.name
     header = {"text": {"features": kind, "calibration": share, "seed": seed}}
     return header, {} if features is None else {_PART: features.to_part()}
-
-
-def _name_vote(
-    vote: dict[str, Any], name: Callable[[int], str], n_features: int, classes: Sequence[str]
-) -> dict[str, Any]:
-    """A vote with words in place of feature ids and names in place of label ids."""
-    named = dict(vote)
-    if "splits" in vote:
-        named["splits"] = [
-            split | {"features": [name(f) if f < n_features else "(constant)" for f in split["features"]]}
-            for split in vote["splits"]
-        ]
-    if "labels" in vote:
-        named["labels"] = [classes[label] for label in vote["labels"]]
-    return named

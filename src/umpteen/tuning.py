@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr
+from umpteen.data.matrix import Csr, as_csr, fingerprint
 from umpteen.data.split import split_rows
 from umpteen.errors import DataError, MissingExtraError, ParamError
 from umpteen.evaluation.metrics import evaluate
 from umpteen.methods import method_class
-from umpteen.methods.base import Method, fingerprint
+from umpteen.methods.base import Method
 from umpteen.methods.one_vs_rest import Alphas, OneVsRest
 from umpteen.params import check_count
 from umpteen.progress import Listener, Progress, listening

@@ -152,7 +152,8 @@ def task_of_texts(
 ) -> Task:
     """A comparison on texts: all programs get the same tf-idf rows."""
     from umpteen.comparing.running import Task
-    from umpteen.tagger import DEFAULT_FEATURES, Tagger, encode_labels
+    from umpteen.data.label_lists import encode_labels
+    from umpteen.tagger import DEFAULT_FEATURES, Tagger
     from umpteen.text.tfidf import Tfidf
 
     settings = DEFAULT_FEATURES | parse_settings(features)

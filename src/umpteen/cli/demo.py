@@ -48,11 +48,12 @@ def command(
     from rich.table import Table
 
     from umpteen.data.corpus import Corpus
+    from umpteen.data.label_lists import encode_labels
     from umpteen.data.split import split_rows
     from umpteen.demo import gather_corpus
     from umpteen.methods import method_class
     from umpteen.models.store import ModelReader, keep_metrics
-    from umpteen.tagger import Tagger, encode_labels
+    from umpteen.tagger import Tagger
     from umpteen.text.tfidf import Tfidf
 
     if directory.exists() and any(directory.iterdir()):

@@ -19,8 +19,8 @@ from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import evaluate, find_hits
 from umpteen.methods import load
 from umpteen.methods.base import Method
+from umpteen.models.calibration import squeeze
 from umpteen.models.forest import ForestModel
-from umpteen.tagger import squeeze
 
 #: Of a linear model's weights, the shares to keep.
 KEPT = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01)

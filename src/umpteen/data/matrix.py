@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -138,3 +139,11 @@ def _check_range(indices: NDArray[Any], size: int, name: str) -> None:
 def offsets(matrix: Csr) -> NDArray[np.int64]:
     """The row offsets as the kernels take them."""
     return np.ascontiguousarray(matrix.indptr, np.int64)
+
+
+def fingerprint(matrix: Csr) -> str:
+    """A hash of a matrix's content, so that a run is only ever resumed on the data it began with."""
+    digest = hashlib.sha256(repr(matrix.shape).encode())
+    for array in (matrix.indptr.astype(np.int64, copy=False), matrix.indices, matrix.data):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

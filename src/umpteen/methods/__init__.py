@@ -65,14 +65,6 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     shared = {key: reader.part(key) for key in manifest["parts"] if key not in reader.shard_names}
     if "labels" not in shared or (steps["tfidf"] and "preprocessing" not in shared):
         raise ModelCorruptError(f"{reader.path}: the part that holds the label counts or the idf is missing")
-    lengths = {"labels": len(shared["labels"].arrays.get("counts", ()))}
-    if "names" in shared:
-        lengths["names"] = len(shared["names"].arrays.get("ends", ()))
-    for part, length in lengths.items():
-        if length != manifest["n_labels"]:
-            raise ModelCorruptError(
-                f"{reader.path}: the part {part} must have {manifest['n_labels']} entries, but has {length}"
-            )
     try:
         method = cls(**params)
         method.validate()

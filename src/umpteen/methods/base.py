@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import abc
 import copy
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr, make_csr
+from umpteen.data.matrix import Csr, as_csr, fingerprint, make_csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts, count_labels
 from umpteen.engines import make_engine
 from umpteen.engines.base import Engine, Parallelism, Resources, Task, Work
-from umpteen.errors import DataError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
 from umpteen.evaluation.metrics import find_hits
 from umpteen.memory import Estimate, check_fits
+from umpteen.methods.training_data import SomeLabels, TrainingData
 from umpteen.models.calibration import Calibration
 from umpteen.models.explanation import Explanation
 from umpteen.models.linear import LinearModel
@@ -42,47 +41,6 @@ from umpteen.progress import Listener, Progress, listening
 
 #: Parameters that say how to compute, not what: the model's bytes do not depend on them.
 HOW = ("threads", "engine")
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """What every shard is trained from; shared and read-only."""
-
-    X: Csr  # preprocessed, without the bias column
-    Y: Csr
-    bias: float  # the value of the bias column; 0 for none
-
-    @cached_property
-    def rows_of(self) -> Any:
-        """Y by label: the rows of label l, rising, are indices[indptr[l]:indptr[l + 1]]."""
-        return self.Y.tocsc()  # SciPy's conversion sorts
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "rows_of"}  # Y says it all
-
-    def without_labels(self) -> TrainingData:
-        return replace(self, Y=make_csr(np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(self.Y.shape[0] + 1),
-                                        self.Y.shape))  # fmt: skip
-
-    def pick_labels(self, labels: NDArray[np.int32]) -> SomeLabels:
-        own = self.rows_of[:, labels]
-        return SomeLabels(labels, own.indptr, own.indices)
-
-    def with_labels(self, some: SomeLabels) -> TrainingData:
-        """The same data with these labels only, under the ids they have among all."""
-        counts = np.zeros(self.Y.shape[1] + 1, np.int64)
-        counts[some.labels + 1] = np.diff(some.indptr)  # rising ids, so the rows are in order
-        ones = np.ones(len(some.rows), np.float32)
-        by_label = sp.csc_matrix((ones, some.rows, np.cumsum(counts).astype(some.indptr.dtype)), shape=self.Y.shape)
-        return replace(self, Y=by_label.tocsr())
-
-
-class SomeLabels(NamedTuple):
-    """The rows of some labels, whose ids rise: those of the i-th are rows[indptr[i]:indptr[i + 1]]."""
-
-    labels: NDArray[np.int32]
-    indptr: NDArray[Any]
-    rows: NDArray[Any]
 
 
 class Method(Parameters, abc.ABC):
@@ -279,9 +237,13 @@ class Method(Parameters, abc.ABC):
         steps = header["preprocessing"]
         idf = shared["preprocessing"].arrays["idf"] if steps["tfidf"] else None
         self.preprocessing_ = Preprocessing(steps["tfidf"], steps["normalize"], steps["bias"], idf)
+        # Before the model is opened: nothing is made room for by a number of labels that the counts do not bear out.
+        counts = _check_counts(shared["labels"].arrays["counts"], header["n_labels"])
+        self.train_counts_ = LabelCounts(counts, header["n_train_rows"])
         self.model_: Any = self._open_model(header, shared, shards)
-        self.train_counts_ = LabelCounts(shared["labels"].arrays["counts"], header["n_train_rows"])
         self.label_names_ = Names.from_part(shared["names"]) if "names" in shared else None
+        if self.label_names_ is not None and len(self.label_names_) != header["n_labels"]:
+            raise ModelCorruptError(f"{header['n_labels']} labels must have a name, but {len(self.label_names_)} do")
         self.calibration_ = Calibration.from_part(shared["calibration"]) if "calibration" in shared else None
         self.n_features_in_ = header["n_features"]
         self.n_labels_ = header["n_labels"]
@@ -556,23 +518,13 @@ def _shared_parts(
     return parts
 
 
-def fingerprint(matrix: Csr) -> str:
-    """A hash of a matrix's content, so that a run is only ever resumed on the data it began with."""
-    digest = hashlib.sha256(repr(matrix.shape).encode())
-    for array in (matrix.indptr.astype(np.int64, copy=False), matrix.indices, matrix.data):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def fingerprint_parts(parts: Iterable[Part]) -> str:
-    """The same of a model's parts."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(json.dumps(part.scalars, sort_keys=True).encode())
-        for name, array in sorted(part.arrays.items()):
-            digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+def _check_counts(counts: NDArray[Any], n_labels: int) -> NDArray[np.int64]:
+    """A model's label counts, which may be anybody's."""
+    if counts.shape != (n_labels,):
+        raise ModelCorruptError(f"{n_labels} labels must have a count, but the shape of counts is {counts.shape}")
+    if counts.dtype != np.int64 or counts.min(initial=0) < 0:
+        raise ModelCorruptError(f"label counts must be whole numbers, int64, of at least 0, but are {counts.dtype}")
+    return counts
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr
@@ -20,12 +20,13 @@ from umpteen.engines.base import Resources, Task
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.evaluation.metrics import find_hits
 from umpteen.memory import Estimate, check_fits
-from umpteen.methods.base import Method, TrainingData, fingerprint_parts
+from umpteen.methods.base import Method
 from umpteen.methods.blend_rule import Ranking, Rule, estimate_rule, find_rule, measure_frequency, pair, rank
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.calibration import Calibration
 from umpteen.models.explanation import Explanation
 from umpteen.models.model import check_ranking_fits
-from umpteen.models.store import Part
+from umpteen.models.store import Part, fingerprint_parts
 from umpteen.params import check_count
 from umpteen.progress import Listener
 
@@ -137,9 +138,7 @@ class Blend(Method):
         said = [
             (labels, curve.to_probabilities(scores)) for (labels, scores), curve in zip(rankings, curves, strict=True)
         ]
-        rule = find_rule(
-            said, Y, measure_frequency([member.train_counts_.counts for member in members]), self.threads
-        )
+        rule = find_rule(said, Y, _frequency_of_labels(members), self.threads)
         self._build(members, rule, curves)
         self.calibrate(X, Y)
         if model_dir is not None:
@@ -234,7 +233,7 @@ class BlendModel:
         self.rule = rule
         self.n_labels = n_labels
         self.candidates = min(candidates, n_labels)
-        self.frequency = measure_frequency([member.train_counts_.counts for member in self.members])
+        self.frequency = _frequency_of_labels(self.members)
 
     @classmethod
     def open(cls, header: dict[str, Any], shared: dict[str, Part], shards: list[Part], candidates: int) -> BlendModel:
@@ -255,12 +254,8 @@ class BlendModel:
             member = method_class(own["method"])(**own["params"])
             member.validate()
             mine = {name: shared[_part_name(i, name)] for name in parts}
-            counts = mine["labels"].arrays["counts"]
-            if counts.shape != (header["n_labels"],) or counts.dtype.kind != "i" or counts.min(initial=0) < 0:
-                raise ModelCorruptError(f"member {i} must have {header['n_labels']} label counts")
-            member._attach(
-                own, mine | {name: shared[name] for name in _COMMON if name in shared}, shards[used:][:n_shards]
-            )
+            common = {name: shared[name] for name in _COMMON if name in shared}
+            member._attach(own, mine | common, shards[used:][:n_shards])
             members.append(member)
             curves.append(Calibration.from_part(mine["calibration"]))
             used += n_shards
@@ -336,6 +331,10 @@ class BlendModel:
 
 def _part_name(member: int, name: str) -> str:
     return f"member{member}-{name}"
+
+
+def _frequency_of_labels(members: Sequence[Method]) -> NDArray[np.float64]:
+    return measure_frequency([member.train_counts_.counts for member in members])
 
 
 def _fingerprint(method: Method, name: str) -> str | None:

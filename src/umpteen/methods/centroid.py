@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from umpteen.data.matrix import Csr
 from umpteen.engines.base import Engine, Parallelism, Resources
 from umpteen.memory import Estimate
-from umpteen.methods.base import TrainingData
 from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
+from umpteen.methods.training_data import TrainingData
 from umpteen.threads import resolve_threads
 
 #: Bytes per weight while a shard is made: the product, its transpose and the packed copy.

@@ -29,10 +29,10 @@ from umpteen.data.propensity import LabelCounts, check_constants, propensities
 from umpteen.engines.base import Engine, Resources
 from umpteen.errors import ModelCorruptError, ParamError
 from umpteen.memory import Estimate
-from umpteen.methods.base import TrainingData
 from umpteen.methods.label_tree import LabelTree
 from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
 from umpteen.methods.ppdsparse import bound_dual_memory, solve_dual
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part

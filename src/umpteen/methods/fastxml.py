@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr, as_csr, offsets
+from umpteen.data.matrix import Csr, as_csr, fingerprint, offsets
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import DataError, ParamError
 from umpteen.memory import Estimate, check_fits
-from umpteen.methods.base import Method, TrainingData, fingerprint, train_shards
+from umpteen.methods.base import Method, train_shards
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import ForestModel, Tree, leaf_depths
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part

@@ -26,8 +26,9 @@ from umpteen.data.preprocessing import Preprocessing
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate
-from umpteen.methods.base import Method, TrainingData
+from umpteen.methods.base import Method
 from umpteen.methods.one_vs_rest import count_weights_bound
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.label_tree import LabelTreeModel, TreePart
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part

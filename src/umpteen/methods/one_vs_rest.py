@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 
 from umpteen import __version__, _native
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr, make_csr
+from umpteen.data.matrix import Csr, as_csr, fingerprint, make_csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Resources, Task
 from umpteen.errors import DataError, ParamError
-from umpteen.methods.base import Method, TrainingData, fingerprint, fingerprint_parts
+from umpteen.methods.base import Method
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
 from umpteen.models.names import Names
 from umpteen.models.saving import shard_name
-from umpteen.models.store import Part
+from umpteen.models.store import Part, fingerprint_parts
 from umpteen.params import check_count, check_flag
 from umpteen.progress import Listener
 

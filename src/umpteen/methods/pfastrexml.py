@@ -21,9 +21,9 @@ from umpteen.data.propensity import LabelCounts, check_constants, propensities
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate
-from umpteen.methods.base import TrainingData
 from umpteen.methods.fastxml import FastXML
 from umpteen.methods.one_vs_rest import count_weights_bound
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import Centroids
 from umpteen.models.linear import LinearShard
 from umpteen.models.saving import shard_name

@@ -34,8 +34,8 @@ from umpteen.engines.base import Engine, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.evaluation.metrics import evaluate
 from umpteen.memory import Estimate
-from umpteen.methods.base import TrainingData
 from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel, LinearShard
 from umpteen.params import check_count, check_number
 from umpteen.threads import resolve_threads

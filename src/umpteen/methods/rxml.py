@@ -29,7 +29,7 @@ from umpteen.engines import make_engine
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate
-from umpteen.methods.base import Method, TrainingData
+from umpteen.methods.base import Method
 from umpteen.methods.embed import (
     STARTS,
     Pairs,
@@ -42,6 +42,7 @@ from umpteen.methods.embed import (
     pad,
     start,
 )
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import INDEXES, MAX_KNN, SIMILARITIES, Cluster, EmbeddingModel
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part

@@ -22,9 +22,10 @@ from umpteen.data.matrix import Csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.memory import Estimate
-from umpteen.methods.base import Method, TrainingData
+from umpteen.methods.base import Method
 from umpteen.methods.embed import Panel, inner, multiply, orthonormal, pad
 from umpteen.methods.rxml import with_constant
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import Cluster
 from umpteen.models.low_rank import LowRankModel
 from umpteen.models.saving import shard_name

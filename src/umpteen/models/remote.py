@@ -15,24 +15,18 @@ from typing import Any
 
 from umpteen.data.files import PathLike
 from umpteen.errors import MissingExtraError, ModelCorruptError, ModelError, ModelExistsError, ModelMissingError
-from umpteen.models.store import (
+from umpteen.models.arrays import decode_array, encode_array
+from umpteen.models.manifest import (
     MANIFEST,
-    PART,
-    ModelReader,
-    ModelWriter,
-    Part,
     check_manifest,
     check_record,
-    decode_array,
-    encode_array,
-    finished_already,
     first_manifest,
     format_json,
     format_manifest,
     parse_json,
     refuse_unless_same,
-    unfinished,
 )
+from umpteen.models.store import PART, ModelReader, ModelWriter, Part, finished_already, unfinished
 
 
 def is_url(path: PathLike) -> bool:

@@ -19,17 +19,13 @@ or manifest. Checksums guard against accidents; who can write the directory can 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import math
 import os
 import platform
-import re
 import shutil
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +41,22 @@ from umpteen.errors import (
     ModelMissingError,
     ModelUnfinishedError,
 )
+from umpteen.models.arrays import NAME, hash_file, map_array, write_array
+from umpteen.models.disk import explain_os_error, lock_directory, replace_file, sync_directory, write_bytes
+from umpteen.models.manifest import (
+    MANIFEST,
+    check_record,
+    first_manifest,
+    format_json,
+    format_manifest,
+    parse_json,
+    read_manifest,
+    refuse_unless_same,
+)
 
-FORMAT = "umpteen-model"
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
 PART = "part.json"
 METRICS = "metrics.json"
-CHECKSUM = "manifest_sha256"
 _WRITERS_OWN = ("format", "format_version", "complete", "planned", "shards", "parts")
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64", "float16", "float32", "float64")
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -159,8 +161,8 @@ class ModelWriter:
 
     def write_part(self, name: str, part: Part) -> None:
         """Writes a part so that it appears whole or not at all. Safe to call from several threads."""
-        if not _NAME.fullmatch(name):
-            raise ModelFormatError(f"a part's name must match {_NAME.pattern}, but is {name!r}")
+        if not NAME.fullmatch(name):
+            raise ModelFormatError(f"a part's name must match {NAME.pattern}, but is {name!r}")
         target = self.path / name
         if self._guest:
             self._check_host()
@@ -171,8 +173,8 @@ class ModelWriter:
             try:
                 record = {"scalars": part.scalars, "arrays": {}}
                 for key, array in part.arrays.items():
-                    record["arrays"][key] = _write_array(temporary / f"{key}.npy", key, array)
-                _write_bytes(temporary / PART, format_json(record))
+                    record["arrays"][key] = write_array(temporary / f"{key}.npy", key, array)
+                write_bytes(temporary / PART, format_json(record))
                 temporary.chmod(0o755)
                 if target.exists() and not self._guest:
                     shutil.rmtree(target)
@@ -211,7 +213,7 @@ class ModelWriter:
         self._write_manifest()
 
     def _write_manifest(self) -> None:
-        _replace_file(self.path / MANIFEST, format_manifest(self.manifest))
+        replace_file(self.path / MANIFEST, format_manifest(self.manifest))
 
     def close(self) -> None:
         if self._lock is not None:
@@ -256,7 +258,7 @@ class ModelReader:
         if name not in self.manifest["parts"]:
             raise ModelMissingError(f"{self.path}: the model has no part {name!r}")
         record = self.manifest["parts"][name]
-        arrays = {key: _map_array(self.path / name / f"{key}.npy", entry) for key, entry in record["arrays"].items()}
+        arrays = {key: map_array(self.path / name / f"{key}.npy", entry) for key, entry in record["arrays"].items()}
         return Part(arrays, record["scalars"])
 
     def n_bytes(self) -> int:
@@ -273,74 +275,8 @@ def unfinished(path: object, n_done: int, n_planned: int) -> ModelUnfinishedErro
     )
 
 
-def first_manifest(header: Mapping[str, Any], shard_names: list[str]) -> dict[str, Any]:
-    """What stands in the manifest while shards are missing."""
-    manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "complete": False,
-        **header,
-        "planned": shard_names,
-        "parts": {},
-    }
-    # Through JSON and back, so that what is compared on resume is what is stored.
-    checked: dict[str, Any] = json.loads(json.dumps(manifest))
-    return checked
-
-
 def is_model(path: PathLike) -> bool:
     return (Path(path) / MANIFEST).is_file()
-
-
-def read_manifest(path: PathLike, *, checksums: bool = False) -> dict[str, Any]:
-    """The manifest of a model directory, its structure checked so that the rest of the code can trust it."""
-    path = Path(path)
-    file = path / MANIFEST
-    if not path.exists():
-        raise ModelMissingError(f"{path}: there is no such model directory")
-    if not file.is_file():
-        raise ModelMissingError(f"{path}: holds no {MANIFEST}, so it is not a model directory")
-    return check_manifest(file, parse_json(file, file.read_bytes()), checksums=checksums)
-
-
-def check_manifest(file: object, manifest: dict[str, Any], *, checksums: bool = False) -> dict[str, Any]:
-    """The manifest without its checksum, if its structure is right and, if asked, its content too."""
-    said = manifest.pop(CHECKSUM, None)
-    if manifest.get("format") != FORMAT:
-        raise ModelFormatError(f"{file}: format must be {FORMAT!r}, but is {manifest.get('format')!r}")
-    version = manifest.get("format_version")
-    if version != FORMAT_VERSION or isinstance(version, bool):
-        raise ModelFormatError(
-            f"{file}: format_version must be {FORMAT_VERSION}, the one this umpteen reads, but is {version!r}; "
-            "use the version that wrote the model, or train it again"
-        )
-    _require(file, isinstance(manifest.get("complete"), bool), "complete must be true or false")
-    shards = manifest.get("shards" if manifest["complete"] else "planned")
-    _require(file, _is_name_list(shards), "the list of shards must be a list of names")
-    parts = manifest.get("parts")
-    _require(file, isinstance(parts, dict), "parts must be an object")
-    for name, record in parts.items():  # type: ignore[union-attr]
-        _require(file, bool(_NAME.fullmatch(name)), f"a part's name must match {_NAME.pattern}, but is {name!r}")
-        check_record(file, record)
-    if manifest["complete"]:
-        for name in shards:  # type: ignore[union-attr]
-            _require(file, name in parts, f"shard {name} has no entry in parts")  # type: ignore[operator]
-    if checksums and said is not None:
-        try:
-            found = _sum_manifest(manifest)
-        except RecursionError:
-            raise ModelCorruptError(f"{file}: its entries are nested too deep") from None
-        _require(file, said == found, f"the SHA-256 of its entries must be {said!r:.80}, but is {found}")
-    return manifest
-
-
-def format_manifest(manifest: dict[str, Any]) -> bytes:
-    """What stands in the file: the manifest and its checksum."""
-    return format_json(manifest | {CHECKSUM: _sum_manifest(manifest)})
-
-
-def _sum_manifest(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
@@ -348,7 +284,7 @@ def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
     path = Path(path)
     if not read_manifest(path)["complete"]:
         raise ModelUnfinishedError(f"{path}: training was interrupted, so there are no metrics to keep")
-    _replace_file(path / METRICS, format_json(dict(metrics)))
+    replace_file(path / METRICS, format_json(dict(metrics)))
 
 
 def kept_metrics(path: PathLike) -> dict[str, Any] | None:
@@ -367,7 +303,7 @@ def check_part(directory: Path, record: Mapping[str, Any], *, checksums: bool) -
             raise ModelMissingError(f"{file}: this part of the model is missing") from None
         if size != entry["bytes"]:
             raise ModelCorruptError(f"{file}: must have {entry['bytes']} bytes, but has {size}")
-        if checksums and (found := _hash_file(file)) != entry["sha256"]:
+        if checksums and (found := hash_file(file)) != entry["sha256"]:
             raise ModelCorruptError(f"{file}: its SHA-256 must be {entry['sha256']}, but is {found}")
 
 
@@ -381,120 +317,15 @@ def finished_already(path: object) -> ModelExistsError:
     return ModelExistsError(f"{path}: a finished model is already there; remove it or choose another directory")
 
 
-def refuse_unless_same(path: object, old: dict[str, Any], new: dict[str, Any], resume: bool) -> None:
-    if not resume:
-        raise ModelExistsError(
-            f"{path}: an unfinished model is there; resume its training, remove it or choose another directory"
-        )
-    old = {"planned": old.get("shards")} | old  # what a finished model's manifest calls it
-    for key in new:
-        if key not in ("complete", "parts") and old.get(key) != new[key]:
-            raise ModelExistsError(
-                f"{path}: an unfinished model is there whose {key} differs, so its training cannot be resumed "
-                f"({_difference(old.get(key), new[key])}); remove it or choose another directory"
-            )
-
-
-def _difference(old: Any, new: Any) -> str:
-    if isinstance(old, dict) and isinstance(new, dict):
-        changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-        return ", ".join(f"{key} was {old.get(key)!r} and is {new.get(key)!r}" for key in changed)[:300]
-    if isinstance(old, list):
-        return "another list"
-    return f"was {old!r} and is {new!r}"[:300]
-
-
-def lock_directory(path: Path) -> int | None:
-    """A lock that dies with the process. File systems without locks go without."""
-    try:
-        import fcntl
-    except ImportError:
-        return None
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise ModelError(f"{path}: another process is writing this model") from None
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _npy_header(dtype: str, shape: Sequence[int]) -> bytes:
-    """The header of a NumPy 1.0 file, always the same bytes for the same array. Knowing what it must be, we compare
-    it on opening and never parse one."""
-    descr = np.dtype(dtype).newbyteorder("<").str
-    sizes = "".join(f"{n}, " for n in shape) if len(shape) != 1 else f"{shape[0]},"
-    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': ({sizes}), }}"
-    padding = -(len(text) + 11) % 64
-    return (
-        b"\x93NUMPY\x01\x00" + (len(text) + padding + 1).to_bytes(2, "little") + f"{text}{' ' * padding}\n".encode()
-    )
-
-
-def encode_array(key: str, array: NDArray[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The pieces of an array's file, and its entry in the record."""
-    if not _NAME.fullmatch(key) or array.dtype.name not in _DTYPES:
-        raise ModelFormatError(f"array {key!r} of type {array.dtype} cannot be stored")
-    header = _npy_header(array.dtype.name, array.shape)
-    content = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    digest = hashlib.sha256(header)
-    digest.update(content.data)
-    entry = {
-        "dtype": array.dtype.name,
-        "shape": list(array.shape),
-        "bytes": len(header) + content.nbytes,
-        "sha256": digest.hexdigest(),
-    }
-    return [header, content.data], entry
-
-
-def decode_array(file: object, content: bytes, entry: Mapping[str, Any]) -> NDArray[Any]:
-    """The array of a file that was read whole."""
-    header = _npy_header(entry["dtype"], entry["shape"])
-    dtype = np.dtype(entry["dtype"]).newbyteorder("<")
-    n_bytes = math.prod(entry["shape"]) * dtype.itemsize
-    if content[: len(header)] != header or len(content) != entry["bytes"] or entry["bytes"] != len(header) + n_bytes:
-        raise ModelCorruptError(f"{file}: must be a NumPy array of {entry['dtype']} and shape {entry['shape']}")
-    return np.frombuffer(content, dtype, offset=len(header)).reshape(entry["shape"])
-
-
-def _write_array(file: Path, key: str, array: NDArray[Any]) -> dict[str, Any]:
-    pieces, entry = encode_array(key, array)
-    with file.open("wb") as handle:
-        for piece in pieces:
-            handle.write(piece)
-        handle.flush()
-        os.fsync(handle.fileno())
-    return entry
-
-
-def _map_array(file: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
-    header = _npy_header(entry["dtype"], entry["shape"])
-    try:
-        with file.open("rb") as handle:
-            found = handle.read(len(header))
-        dtype = np.dtype(entry["dtype"]).newbyteorder("<")
-        n_bytes = math.prod(entry["shape"]) * dtype.itemsize
-        if found != header or entry["bytes"] != len(header) + n_bytes:
-            raise ModelCorruptError(
-                f"{file}: must be a NumPy array of {entry['dtype']} and shape {entry['shape']}, "
-                "but its header differs"
-            )
-        if n_bytes == 0:  # nothing to map
-            return np.zeros(entry["shape"], dtype)
-        return np.asarray(np.memmap(file, dtype, "r", len(header), tuple(entry["shape"])))
-    except (OSError, ValueError) as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelMissingError(f"{file}: cannot be mapped ({error})") from error
-
-
-def _hash_file(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+def fingerprint_parts(parts: Iterable[Part]) -> str:
+    """A hash of the content of parts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(json.dumps(part.scalars, sort_keys=True).encode())
+        for name, array in sorted(part.arrays.items()):
+            digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _read_part_record(directory: Path) -> dict[str, Any]:
@@ -504,90 +335,3 @@ def _read_part_record(directory: Path) -> dict[str, Any]:
     record = parse_json(file, file.read_bytes())
     check_record(file, record)
     return record
-
-
-def check_record(file: object, record: Any) -> None:
-    good = isinstance(record, dict) and isinstance(record.get("scalars"), dict)
-    _require(file, good and isinstance(record.get("arrays"), dict), "a part needs scalars and arrays")
-    for key, entry in record["arrays"].items():
-        shape = entry.get("shape") if isinstance(entry, dict) else None
-        _require(
-            file,
-            bool(_NAME.fullmatch(key))
-            and isinstance(shape, list)
-            and len(shape) <= 4
-            and all(_is_count(n) for n in shape)
-            and entry.get("dtype") in _DTYPES
-            and _is_count(entry.get("bytes"))
-            and isinstance(entry.get("sha256"), str),
-            f"array {key!r} needs a dtype, a shape, its bytes and its sha256",
-        )
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _is_name_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) and _NAME.fullmatch(name) for name in value)
-
-
-def _require(file: object, condition: bool, rule: str) -> None:
-    if not condition:
-        raise ModelCorruptError(f"{file}: {rule}")
-
-
-def parse_json(file: object, content: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ModelCorruptError(f"{file}: not valid JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise ModelCorruptError(f"{file}: must be a JSON object")
-    return value
-
-
-def format_json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
-
-
-def _write_bytes(file: Path, content: bytes) -> None:
-    with file.open("wb") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fsync(handle.fileno())
-
-
-def _replace_file(file: Path, content: bytes) -> None:
-    """Writes a file so that it is the old one or the new one, whole, whoever else writes it."""
-    temporary = file.with_name(f".tmp-{file.name}-{os.getpid()}-{threading.get_ident()}")
-    with explain_os_error(file):
-        try:
-            _write_bytes(temporary, content)
-            temporary.replace(file)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_directory(file.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Makes a rename durable, where the file system lets directories be synced."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-@contextlib.contextmanager
-def explain_os_error(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(
-            f"{path}: cannot be written ({error.strerror or error}); what was finished before is kept"
-        ) from error

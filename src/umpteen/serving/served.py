@@ -21,14 +21,16 @@ from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, UmpteenError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.methods.base import Method
+from umpteen.models.calibration import squeeze
+from umpteen.models.manifest import MANIFEST
 from umpteen.models.names import Names
-from umpteen.models.store import MANIFEST, METRICS, ModelReader, kept_metrics
+from umpteen.models.store import METRICS, ModelReader, kept_metrics
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
 from umpteen.serving.problems import Problem, log, without_trace
 from umpteen.serving.settings import Settings
-from umpteen.tagger import PRECOMPUTED, Tagger, load, squeeze
+from umpteen.tagger import PRECOMPUTED, Tagger, load
 from umpteen.text.tfidf import WordCounts
 
 #: Label names decoded and kept; a name is asked for again and again, and most of a million never.

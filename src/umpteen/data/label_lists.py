@@ -1,0 +1,47 @@
+"""Labels as people write them, a list of names for each text, and as methods take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from umpteen.data.matrix import Csr, make_csr
+from umpteen.errors import DataError
+
+
+def encode_labels(labels: Iterable[Iterable[str]], known: Sequence[str] = ()) -> tuple[list[str], Csr]:
+    """Label names, those known first and the others sorted behind them, and which rows have them."""
+    lists = check_label_lists(labels)
+    names = [*known, *sorted({name for row in lists for name in row}.difference(known))]
+    ids = {name: i for i, name in enumerate(names)}
+    return names, to_label_matrix([[ids[name] for name in row] for row in lists], len(ids))
+
+
+def check_label_lists(labels: Iterable[Iterable[str]]) -> list[list[str]]:
+    """The label names of each text, after checks."""
+    lists = []
+    for number, row in enumerate(labels):
+        if isinstance(row, (str, bytes)):
+            raise DataError(
+                f"labels must be a list of names for each text, but text {number} has the string {row!r}"[:300]
+            )
+        try:
+            names = list(row)
+        except TypeError:
+            raise DataError(
+                f"labels must be a list of names for each text, but text {number} has {row!r}"[:300]
+            ) from None
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise DataError(f"a label must be a name that is not empty, but text {number} has {name!r}"[:300])
+        lists.append(names)
+    return lists
+
+
+def to_label_matrix(rows: list[list[int]], n_labels: int) -> Csr:
+    """Y from the label ids of each row; ids may stand twice."""
+    sorted_rows = [sorted(set(row)) for row in rows]
+    indices = np.array([label for row in sorted_rows for label in row], np.int32)
+    indptr = np.append(0, np.cumsum([len(row) for row in sorted_rows], dtype=np.int64))
+    return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(rows), n_labels))

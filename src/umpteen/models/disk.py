@@ -1,0 +1,71 @@
+"""Files that are there whole or not at all, whatever ends the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from umpteen.errors import ModelError
+
+
+def lock_directory(path: Path) -> int | None:
+    """A lock that dies with the process. File systems without locks go without."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ModelError(f"{path}: another process is writing this model") from None
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    with file.open("wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Writes a file so that it is the old one or the new one, whole, whoever else writes it."""
+    temporary = file.with_name(f".tmp-{file.name}-{os.getpid()}-{threading.get_ident()}")
+    with explain_os_error(file):
+        try:
+            write_bytes(temporary, content)
+            temporary.replace(file)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(file.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Makes a rename durable, where the file system lets directories be synced."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def explain_os_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(
+            f"{path}: cannot be written ({error.strerror or error}); what was finished before is kept"
+        ) from error
