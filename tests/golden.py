@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import umpteen
-from umpteen.models.store import FORMAT_VERSION
+from umpteen.models.manifest import FORMAT_VERSION
 
-from .fuzz import questions, train_families
+from .files import read_files
+from .fuzz.families import questions, train_families
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -27,7 +28,7 @@ def write(target: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         models = train_families(Path(name))
         answers = {family: questions(umpteen.load(path)) for family, path in models.items()}
-        files = {str(p.relative_to(name)): p.read_bytes() for p in sorted(Path(name).rglob("*")) if p.is_file()}
+        files = read_files(Path(name))
     files["answers.json"] = json.dumps({"umpteen": umpteen.__version__, "answers": answers}).encode()
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:

@@ -29,7 +29,7 @@ import numpy as np
 
 import umpteen
 
-from .fuzz import questions
+from .fuzz.families import questions
 
 METHODS: tuple[Any, ...] = (
     umpteen.Centroid(tfidf=True),

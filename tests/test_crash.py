@@ -15,7 +15,7 @@ from umpteen.errors import ModelError, UmpteenError
 from umpteen.models.store import keep_metrics, kept_metrics
 
 from .conftest import ROOT
-from .crash import tree
+from .files import read_files
 
 SOURCE = str(Path(umpteen.__file__).parent.parent)
 
@@ -80,10 +80,10 @@ def test_a_full_disk_is_said_and_nothing_is_lost(what, trained, small_disk):
     data, folder = trained
     small = umpteen.make_synthetic(20, 30, 4, seed=1)
     umpteen.Centroid().fit(small.X, small.Y, small_disk / "kept")
-    kept = tree(small_disk / "kept")
+    kept = read_files(small_disk / "kept")
     with pytest.raises(UmpteenError, match="No space left on device"):
         writes(data, folder, small_disk / "new")[what]()
-    assert tree(small_disk / "kept") == kept
+    assert read_files(small_disk / "kept") == kept
     if (small_disk / "new").exists():  # a checkpoint, not a model
         assert what in ("fit", "tagger", "add_labels")
         with pytest.raises(ModelError, match="interrupted|holds no manifest"):
@@ -92,7 +92,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(what, trained, small_disk):
     # Replacing needs room for both; the old one stays until the new one is whole.
     with pytest.raises(UmpteenError, match="No space left on device"):
         umpteen.load(folder / "centroid").save(small_disk / "kept", overwrite=True)
-    assert tree(small_disk / "kept") == kept
+    assert read_files(small_disk / "kept") == kept
 
 
 def test_metrics_on_a_full_disk(small_disk):
@@ -114,7 +114,7 @@ def test_a_place_that_cannot_be_written(what, trained, tmp_path):
     try:
         small = umpteen.make_synthetic(20, 30, 4, seed=1)
         umpteen.Centroid().fit(small.X, small.Y, place / "kept")
-        kept = tree(place)
+        kept = read_files(place)
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         with pytest.raises(ModelError, match="Read-only file system"):
             writes(data, folder, place / "new")[what]()
@@ -122,7 +122,7 @@ def test_a_place_that_cannot_be_written(what, trained, tmp_path):
             umpteen.load(folder / "centroid").save(place / "kept", overwrite=True)
         with pytest.raises(ModelError, match="Read-only file system"):
             keep_metrics(place / "kept", {"P@1": 50.0})
-        assert tree(place) == kept
+        assert read_files(place) == kept
         umpteen.load(place / "kept", checksums=True).predict_topk(small.X)  # reading needs no writing
     finally:
         subprocess.run(["umount", str(place)], check=True)
@@ -170,17 +170,17 @@ def test_of_two_that_train_one_does_and_one_is_told(tmp_path, tiny):
     assert all("another process is writing this model" in told or "a finished model is already there" in told
                for told in said if told != "done")  # fmt: skip
     umpteen.FastXML(n_trees=20).fit(tiny.X, tiny.Y, tmp_path / "alone")
-    assert tree(place) == tree(tmp_path / "alone")
+    assert read_files(place) == read_files(tmp_path / "alone")
 
 
 def test_of_many_that_replace_a_model_each_does_in_turn(tmp_path, tiny):
     place = tmp_path / "m"
     model = umpteen.Centroid(labels_per_shard=4).fit(tiny.X, tiny.Y)
     model.save(place)
-    want = tree(place)
+    want = read_files(place)
     work = f"[umpteen.load({str(place)!r}).save({str(place)!r}, overwrite=True) for _ in range(5)]"
     said = two_at_once(work, 3)
     assert said.count("done") >= 1
-    assert tree(place) == want
+    assert read_files(place) == want
     assert np.array_equal(umpteen.load(place, checksums=True).predict_topk(tiny.X)[0], model.predict_topk(tiny.X)[0])
     assert [entry.name for entry in tmp_path.iterdir()] == ["m"]

@@ -1,4 +1,4 @@
-"""Inputs the fuzzers found worth keeping, and a few thousand drawn ones; tests/fuzz.py runs for longer."""
+"""Inputs the fuzzers found worth keeping, and a few thousand drawn ones; tests/fuzz/ runs for longer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 import umpteen
 from umpteen import _native
 
-from . import fuzz
 from .conftest import ROOT
+from .fuzz.guided import TARGETS, seeds
 
 CORPORA = ROOT / "tests" / "corpora"
 
@@ -26,12 +26,12 @@ def kept(target: str) -> list[bytes]:
     return [base64.b64decode(line) for line in (CORPORA / f"{target}.txt").read_text().split()]
 
 
-@pytest.mark.parametrize("target", fuzz.TARGETS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_inputs_that_were_kept(target):
     inputs = kept(target)
     assert len(inputs) > 20
     for data in inputs:
-        fuzz.TARGETS[target](data)
+        TARGETS[target](data)
 
 
 def test_texts_that_were_kept():
@@ -55,13 +55,13 @@ def test_texts_that_were_kept():
 @pytest.mark.parametrize(("target", "n"), [("readers", 3000), ("http", 1000)])
 def test_drawn_inputs(target, n):
     draw = random.Random(1)
-    seeds = list(fuzz.seeds(target))
+    begin = list(seeds(target))
     for _ in range(n):
-        data = bytearray(draw.choice(seeds))
+        data = bytearray(draw.choice(begin))
         for _ in range(draw.randrange(4)):
             at = draw.randrange(len(data))
             data[at : at + draw.randrange(3)] = draw.randbytes(draw.randrange(4))
-        fuzz.TARGETS[target](bytes(data))
+        TARGETS[target](bytes(data))
 
 
 def test_damaged_models_are_refused_or_harmless():

@@ -9,10 +9,10 @@ import pytest
 
 import umpteen
 from umpteen.models.families import FAMILIES
-from umpteen.models.store import FORMAT_VERSION, read_manifest
+from umpteen.models.manifest import FORMAT_VERSION, read_manifest
 
 from . import golden
-from .fuzz import questions
+from .fuzz.families import questions
 
 ARCHIVES = sorted(golden.FOLDER.glob("format-*.tar.xz"))
 

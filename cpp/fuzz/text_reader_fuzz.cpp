@@ -1,5 +1,5 @@
 // Any bytes, under any grammar: an error or a matrix, the same on any number of threads, and the same again when it
-// is written and read. Built with -DUMPTEEN_FUZZ=ON by clang; tests/fuzz.py runs it.
+// is written and read. Built with -DUMPTEEN_FUZZ=ON by clang; tests/fuzz/ runs it.
 
 #include <charconv>
 #include <cmath>
