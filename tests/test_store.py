@@ -375,10 +375,11 @@ def test_a_changed_manifest_is_found_by_checksums(model_dir, change):
         umpteen.load(model_dir, checksums=True)
 
 
-def test_a_manifest_without_a_checksum_is_read(model_dir):
-    """As models had it before there was one."""
+def test_a_manifest_without_a_checksum_is_only_read_if_none_is_asked_for(model_dir):
     edit_manifest(model_dir, lambda m: m.pop("manifest_sha256"))
-    umpteen.load(model_dir, checksums=True)
+    umpteen.load(model_dir)
+    with pytest.raises(ModelCorruptError, match=r"manifest\.json: it must have a checksum, manifest_sha256, but has"):
+        umpteen.load(model_dir, checksums=True)
 
 
 def test_every_flipped_byte_of_a_header_or_index_is_refused_or_harmless(model_dir, tiny):

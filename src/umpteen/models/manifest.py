@@ -66,7 +66,8 @@ def check_manifest(file: object, manifest: dict[str, Any], *, checksums: bool = 
     if manifest["complete"]:
         for name in shards:  # type: ignore[union-attr]
             _require(file, name in parts, f"shard {name} has no entry in parts")  # type: ignore[operator]
-    if checksums and said is not None:
+    if checksums:
+        _require(file, said is not None, f"it must have a checksum, {CHECKSUM}, but has none")
         try:
             found = _sum_manifest(manifest)
         except RecursionError:
