@@ -46,6 +46,33 @@ def test_tfidf_agrees_with_scikit_learn():
     assert counts.data.max() > 1  # the caller's counts are still counts
 
 
+@pytest.mark.parametrize("power", [0, 0.3, 0.5, 1])
+def test_values_are_raised_to_a_power_and_keep_their_signs(power):
+    X = as_csr(sp.csr_matrix(([4.0, -9.0, 0.0, 0.25], [0, 2, 1, 3], [0, 2, 4]), shape=(2, 4)), "X")
+    before = X.data.copy()
+    got = Preprocessing(normalize=False, power=power).transform(X).toarray()
+    np.testing.assert_allclose(got, [[4**power, 0, -(9**power), 0], [0, 0, 0, 0.25**power]], rtol=1e-6)
+    np.testing.assert_array_equal(X.data, before)
+
+
+def test_power_comes_before_idf_and_length():
+    rng = np.random.default_rng(0)
+    counts = as_csr(rng.poisson(0.5, (50, 30)), "X")
+    steps = Preprocessing(tfidf=True, power=0.5).fit(counts)
+    roots = as_csr(counts.sqrt(), "X")
+    plain = Preprocessing(tfidf=True).fit(roots)
+    np.testing.assert_array_equal(steps.transform(counts).data, plain.transform(roots).data)
+
+
+def test_a_model_remembers_its_power(tmp_path, tiny):
+    model = umpteen.Centroid(power=0.5).fit(tiny.X, tiny.Y, tmp_path / "m")
+    loaded = umpteen.load(tmp_path / "m")
+    assert loaded.preprocessing_.to_json()["power"] == 0.5
+    np.testing.assert_array_equal(model.predict_topk(tiny.X)[0], loaded.predict_topk(tiny.X)[0])
+    by_hand = umpteen.Centroid().fit(as_csr(tiny.X.sqrt(), "X"), tiny.Y)
+    np.testing.assert_array_equal(by_hand.predict_topk(as_csr(tiny.X.sqrt(), "X"))[1], model.predict_topk(tiny.X)[1])
+
+
 def test_bias_column_is_appended_last(tiny):
     X = Preprocessing(bias=2.5).append_bias(tiny.X)
     assert X.shape == (300, 201)

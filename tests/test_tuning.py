@@ -93,7 +93,7 @@ def test_refusals(tiny):
         ({"metric": "accuracy"}, "metric must be one of P@1"),
         ({"trials": 0}, "trials must be"),
         ({"fixed": {"D": 1}}, "has no parameter 'D'"),
-        ({"fixed": {"normalize": True, "tfidf": False}}, "nothing to tune"),
+        ({"fixed": {"normalize": True, "tfidf": False, "power": 1}}, "nothing to tune"),
         ({"heldout": 1.5}, "test_size must be"),
     ):
         with pytest.raises(ParamError, match=message):

@@ -120,6 +120,9 @@ def check_parameters(case: Case) -> None:
     for name in ("tfidf", "normalize"):
         with _refuses(ParamError, f"{name} must be true or false, but is 'no'"):
             case.new(**{name: "no"}).fit(case.X, case.Y)
+    for value, rule in (("x", "a finite number"), (-0.1, "a finite number of at least 0"), (1.5, "at most 1")):
+        with _refuses(ParamError, f"power must be {rule}"):
+            case.new(power=value).fit(case.X, case.Y)
 
 
 def check_not_fitted(case: Case) -> None:
@@ -201,7 +204,7 @@ def check_inputs_are_not_changed(case: Case) -> None:
     for matrix in (X, Y):
         for array in (matrix.data, matrix.indices, matrix.indptr):
             array.flags.writeable = False
-    settings = {"tfidf": True} if "tfidf" in case.new().get_params() else {}
+    settings = {"tfidf": True, "power": 0.5} if "tfidf" in case.new().get_params() else {}
     case.new(**settings).fit(X, Y).predict_topk(X)
     _same_matrix(X, case.X, "X")
     _same_matrix(Y, case.Y, "Y")

@@ -72,7 +72,8 @@ class Space:
 
 
 _FLAG = OneOf((False, True))
-_FEATURES = {"normalize": _FLAG, "tfidf": _FLAG}
+_VALUES: dict[str, Between | OneOf] = {"tfidf": _FLAG, "power": OneOf((1.0, 0.5))}
+_FEATURES = {"normalize": _FLAG, **_VALUES}
 _FOREST: dict[str, Between | OneOf] = {"C_delta": Between(0.2, 10.0), "max_leaf": OneOf((3, 5, 10, 20)), **_FEATURES}
 _EMBEDDING = {
     "rank": OneOf((50, 100, 150)),
@@ -85,11 +86,11 @@ _EMBEDDING = {
 SPACES: dict[str, Space] = {
     "centroid": Space(_FEATURES),
     "dismec": Space({"C": Between(0.03, 10.0), "positive_weight": Between(0.3, 10.0), "bias": OneOf((0.3, 1.0, 3.0)),
-                     "tfidf": _FLAG}),
+                     **_VALUES}),
     "ppdsparse": Space({"lambda_": Between(1e-4, 0.3), "tau": Between(0.05, 10.0), "bias": OneOf((0.3, 1.0, 3.0)),
-                        "tfidf": _FLAG}, {"eps": 0.01}),
-    "pdsparse": Space({"lambda_": Between(1e-3, 0.3), "C": Between(0.1, 10.0), "tfidf": _FLAG}),
-    "label-tree": Space({"C": Between(0.03, 10.0), "branching": OneOf((2, 16, 100)), "tfidf": _FLAG,
+                        **_VALUES}, {"eps": 0.01}),
+    "pdsparse": Space({"lambda_": Between(1e-3, 0.3), "C": Between(0.1, 10.0), **_VALUES}),
+    "label-tree": Space({"C": Between(0.03, 10.0), "branching": OneOf((2, 16, 100)), **_VALUES,
                          "max_leaf": OneOf((20, 100, 400)), "bias": OneOf((0.3, 1.0, 3.0)),
                          "n_trees": OneOf((1, 3))}),
     "fastxml": Space(_FOREST, {"n_trees": 20}),

@@ -1,9 +1,10 @@
 """What is done to X before training, recorded with the model, and done again at prediction.
 
-    Preprocessing(tfidf=False, normalize=True, bias=1.0)
+    Preprocessing(power=0.5, tfidf=False, normalize=True, bias=1.0)
 
-In this order: counts are weighted by inverse document frequency, rows are scaled to unit length, a constant column
-is appended. Linear models keep the weights of that last column as their bias, so `transform` leaves it to them.
+In this order: values are raised to a power, counts are weighted by inverse document frequency, rows are scaled to
+unit length, a constant column is appended. Linear models keep the weights of that last column as their bias, so
+`transform` leaves it to them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
-from umpteen.errors import DataError
-from umpteen.params import check_number
+from umpteen.errors import DataError, ParamError
+from umpteen.params import check_flag, check_number
 from umpteen.threads import resolve_threads
 
 
@@ -35,15 +36,23 @@ class Preprocessing:
         Scale rows to unit Euclidean length.
     bias
         The value of the constant column; 0 for none.
+    power
+        From 0 to 1. Values are raised to it, their signs kept: 0.5 damps what a row has much of, 0 only says what it
+        has.
     """
 
     tfidf: bool = False
     normalize: bool = True
     bias: float = 0.0
     idf: NDArray[np.float32] | None = None
+    power: float = 1.0
 
     def __post_init__(self) -> None:
+        check_flag("tfidf", self.tfidf)
+        check_flag("normalize", self.normalize)
         check_number("bias", self.bias, 0)
+        if check_number("power", self.power, 0) > 1:
+            raise ParamError(f"power must be at most 1, but is {self.power!r}")
 
     def fit(self, X: Csr) -> Preprocessing:
         """The same steps with what must be counted on the training rows."""
@@ -56,6 +65,11 @@ class Preprocessing:
     def transform(self, X: Csr, *, threads: int | None = None) -> Csr:
         """X (n_rows x n_features) weighted and scaled, without the bias column. X itself is not changed."""
         data = X.data
+        if self.power != 1:
+            size = np.abs(data)
+            size = np.sqrt(size) if self.power == 0.5 else np.power(size, np.float32(self.power))
+            data = np.copysign(size, data)
+            data[X.data == 0] = 0  # stored zeros stay what they are, by 0 too
         if self.tfidf:
             if self.idf is None or len(self.idf) != X.shape[1]:
                 raise DataError(f"tf-idf was counted on other features than these {X.shape[1]}")
@@ -75,7 +89,8 @@ class Preprocessing:
         return with_bias
 
     def to_json(self) -> dict[str, Any]:
-        return {"tfidf": self.tfidf, "normalize": self.normalize, "bias": self.bias}
+        steps = {"tfidf": bool(self.tfidf), "normalize": bool(self.normalize), "bias": float(self.bias)}
+        return steps if self.power == 1 else steps | {"power": float(self.power)}
 
 
 def _with_data(X: Csr, data: NDArray[np.float32]) -> Csr:

@@ -56,6 +56,10 @@ class Method(Parameters, abc.ABC):
     #: Parameters the manifest does not have, because the model keeps them in parts of its own.
     kept_as_parts: ClassVar[tuple[str, ...]] = ()
 
+    tfidf: bool
+    normalize: bool
+    power: float
+    bias: float = 0.0  # where it is no parameter
     threads: int | None
     engine: str | Engine
 
@@ -65,9 +69,9 @@ class Method(Parameters, abc.ABC):
     def validate(self) -> None:
         """Raises ParamError for a parameter that breaks its rule."""
 
-    @abc.abstractmethod
     def preprocessing(self) -> Preprocessing:
-        """The steps its parameters ask for."""
+        """The steps its parameters ask for, after checks."""
+        return Preprocessing(self.tfidf, self.normalize, self.bias, power=self.power)
 
     @abc.abstractmethod
     def plan(self, data: TrainingData) -> list[Task]:
@@ -155,7 +159,7 @@ class Method(Parameters, abc.ABC):
         self._check_training(X, Y, Y.shape[1], label_names)
         own_header, own_parts = self._train_helpers(X, Y, progress)
         steps = self.preprocessing().fit(X)
-        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
+        data = TrainingData(steps.transform(X, threads=self.threads), Y, float(steps.bias))
         counts = count_labels(Y, "Y").counts
         shared = {**_shared_parts(steps, counts, label_names), **own_parts, **extra_parts}
         tasks = self.plan(data)  # before the header: it may settle parameters
@@ -236,7 +240,7 @@ class Method(Parameters, abc.ABC):
         """Sets the fitted attributes, after training or loading."""
         steps = header["preprocessing"]
         idf = shared["preprocessing"].arrays["idf"] if steps["tfidf"] else None
-        self.preprocessing_ = Preprocessing(steps["tfidf"], steps["normalize"], steps["bias"], idf)
+        self.preprocessing_ = Preprocessing(**steps, idf=idf)
         # Before the model is opened: nothing is made room for by a number of labels that the counts do not bear out.
         counts = _check_counts(shared["labels"].arrays["counts"], header["n_labels"])
         self.train_counts_ = LabelCounts(counts, header["n_train_rows"])

@@ -30,6 +30,8 @@ class Centroid(OneVsRest):
         Scale rows to unit length, so that the similarity is the cosine.
     tfidf
         Weight counts by inverse document frequency first.
+    power
+        Raise values to this power before that, from 0 to 1: 0.5 damps what a row has much of.
     weight_type
         How weights are stored: "float16" or "float32".
     labels_per_shard
@@ -54,6 +56,7 @@ class Centroid(OneVsRest):
         self,
         normalize: bool = True,
         tfidf: bool = False,
+        power: float = 1.0,
         weight_type: str = "float16",
         labels_per_shard: int | None = None,
         threads: int | None = None,
@@ -61,6 +64,7 @@ class Centroid(OneVsRest):
     ) -> None:
         self.normalize = normalize
         self.tfidf = tfidf
+        self.power = power
         self.weight_type = weight_type
         self.labels_per_shard = labels_per_shard
         self.threads = threads

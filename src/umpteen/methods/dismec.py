@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, as_csr, offsets
-from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts, check_constants, propensities
 from umpteen.engines.base import Engine, Resources
 from umpteen.errors import ModelCorruptError, ParamError
@@ -79,8 +78,9 @@ class DiSMEC(OneVsRest):
     max_rounds
         Rounds per label at most: some Newton steps near the margin, then a look at all rows. Three are usual. With
         logistic loss a round is one Newton step.
-    normalize, tfidf
-        Scale rows to unit length; weight counts by inverse document frequency first.
+    normalize, tfidf, power
+        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
+        0 to 1, before that: 0.5 damps what a row has much of.
     weight_type
         How weights are stored: "float16" or "float32".
     labels_per_shard
@@ -128,6 +128,7 @@ class DiSMEC(OneVsRest):
         max_rounds: int = 100,
         normalize: bool = True,
         tfidf: bool = False,
+        power: float = 1.0,
         weight_type: str = "float16",
         labels_per_shard: int | None = None,
         candidates: LabelTree | None = None,
@@ -149,6 +150,7 @@ class DiSMEC(OneVsRest):
         self.max_rounds = max_rounds
         self.normalize = normalize
         self.tfidf = tfidf
+        self.power = power
         self.weight_type = weight_type
         self.labels_per_shard = labels_per_shard
         self.candidates = candidates
@@ -180,9 +182,6 @@ class DiSMEC(OneVsRest):
             raise ParamError(f"candidates must be a LabelTree or None, but is {self.candidates!r}"[:200])
         check_flag("propensity", self.propensity)
         check_constants(self.A, self.B)
-
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
 
     def positive_costs(self, counts: NDArray[np.int64], n_rows: int) -> NDArray[np.float32]:
         """How many times a row counts for each label it has: c_i of the objective."""

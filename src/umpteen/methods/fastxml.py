@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, as_csr, fingerprint, offsets
-from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import DataError, ParamError
@@ -72,8 +71,9 @@ class FastXML(Method):
         slower and there no better, but a little better on Mediamill, whose rows are dense.
     seed
         Of the random starts. Tree t depends on the seed and t only.
-    normalize, tfidf
-        Scale rows to unit length; weight counts by inverse document frequency first. By default values stay.
+    normalize, tfidf, power
+        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
+        0 to 1, before that: 0.5 damps what a row has much of. By default values stay.
     threads, engine
         How to compute; the model does not depend on them.
 
@@ -110,6 +110,7 @@ class FastXML(Method):
         seed: int = 0,
         normalize: bool = False,
         tfidf: bool = False,
+        power: float = 1.0,
         threads: int | None = None,
         engine: str | Engine = "local",
     ) -> None:
@@ -128,6 +129,7 @@ class FastXML(Method):
         self.seed = seed
         self.normalize = normalize
         self.tfidf = tfidf
+        self.power = power
         self.threads = threads
         self.engine = engine
 
@@ -138,15 +140,12 @@ class FastXML(Method):
         for name in ("C_delta", "C_r", "eps"):
             check_number(name, getattr(self, name), 0, above=True)
         check_number("bias", self.bias, 0)
-        for name in ("balance_sides", "normalize", "tfidf"):
-            check_flag(name, getattr(self, name))
+        check_flag("balance_sides", self.balance_sides)
+        self.preprocessing()
         if self.split_loss not in SPLIT_LOSSES:
             raise ParamError(f"split_loss must be one of {', '.join(SPLIT_LOSSES)}, but is {self.split_loss!r}")
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
-
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
 
     # --- training -----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from umpteen.methods.training_data import TrainingData
 from umpteen.models.label_tree import LabelTreeModel, TreePart
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part
-from umpteen.params import check_count, check_flag, check_number
+from umpteen.params import check_count, check_number
 from umpteen.threads import resolve_threads
 
 CLUSTERINGS = ("capped", "plain", "balanced")
@@ -91,8 +91,9 @@ class LabelTree(Method):
         Newton steps per child at most.
     seed
         Of the first cluster centres. Tree t depends on the seed and t only.
-    normalize, tfidf
-        Scale rows to unit length; weight counts by inverse document frequency first.
+    normalize, tfidf, power
+        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
+        0 to 1, before that: 0.5 damps what a row has much of.
     labels_per_shard
         A shard is as many subtrees as have so many labels together, or the nodes above them; by default chosen from
         the number of labels.
@@ -129,6 +130,7 @@ class LabelTree(Method):
         seed: int = 0,
         normalize: bool = True,
         tfidf: bool = False,
+        power: float = 1.0,
         labels_per_shard: int | None = None,
         threads: int | None = None,
         engine: str | Engine = "local",
@@ -147,6 +149,7 @@ class LabelTree(Method):
         self.seed = seed
         self.normalize = normalize
         self.tfidf = tfidf
+        self.power = power
         self.labels_per_shard = labels_per_shard
         self.threads = threads
         self.engine = engine
@@ -165,15 +168,11 @@ class LabelTree(Method):
             check_number(name, getattr(self, name), 0)
         if self.near is not None:
             check_number("near", self.near, -np.inf)
-        for name in ("normalize", "tfidf"):
-            check_flag(name, getattr(self, name))
+        self.preprocessing()
         if self.labels_per_shard is not None:
             check_count("labels_per_shard", self.labels_per_shard)
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
-
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
 
     # --- 1. representations -------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from umpteen import __version__, _native
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr, fingerprint, make_csr
-from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Resources, Task
 from umpteen.errors import DataError, ParamError
@@ -24,7 +23,7 @@ from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearMode
 from umpteen.models.names import Names
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part, fingerprint_parts
-from umpteen.params import check_count, check_flag
+from umpteen.params import check_count
 from umpteen.progress import Listener
 
 
@@ -47,8 +46,6 @@ class LabelBlocks(Method):
 
     model_class: ClassVar[type[LinearModel]] = LinearModel
 
-    tfidf: bool
-    normalize: bool
     weight_type: str
     labels_per_shard: int | None
 
@@ -57,13 +54,9 @@ class LabelBlocks(Method):
             raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {self.weight_type!r}")
         if self.labels_per_shard is not None:
             check_count("labels_per_shard", self.labels_per_shard, high=MAX_LABELS_PER_SHARD)
-        for name in ("normalize", "tfidf"):
-            check_flag(name, getattr(self, name))
+        self.preprocessing()
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
-
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize)
 
     def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
         """Blocks of labels of like frequency, the most frequent first; of the labels from `first_label` on."""

@@ -39,7 +39,6 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
-from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.split import split_rows
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import ParamError
@@ -125,8 +124,9 @@ class PDSparse(LabelBlocks):
         Whether the model is the mean of W after each pass, pass t counting t³ times, or W after the last.
     bias
         The value of a constant feature; 0 for none, as in the paper.
-    normalize, tfidf
-        Scale rows to unit length; weight counts by inverse document frequency first.
+    normalize, tfidf, power
+        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
+        0 to 1, before that: 0.5 damps what a row has much of.
     weight_type
         How weights are stored: "float16" or "float32".
     labels_per_shard
@@ -181,6 +181,7 @@ class PDSparse(LabelBlocks):
         bias: float = 0.0,
         normalize: bool = True,
         tfidf: bool = False,
+        power: float = 1.0,
         weight_type: str = "float16",
         labels_per_shard: int | None = None,
         seed: int = 0,
@@ -202,6 +203,7 @@ class PDSparse(LabelBlocks):
         self.bias = bias
         self.normalize = normalize
         self.tfidf = tfidf
+        self.power = power
         self.weight_type = weight_type
         self.labels_per_shard = labels_per_shard
         self.seed = seed
@@ -228,9 +230,6 @@ class PDSparse(LabelBlocks):
             raise ParamError(f"search must be one of full, sampled, but is {self.search!r}")
         if not isinstance(self.post_solve, bool) and self.post_solve != "auto":
             raise ParamError(f'post_solve must be true, false or "auto", but is {self.post_solve!r}')
-
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
 
     # --- shards -------------------------------------------------------------------------------------------------
 

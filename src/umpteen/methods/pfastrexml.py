@@ -50,7 +50,7 @@ class PfastreXML(FastXML):
     A, B
         The propensity's constants.
     n_trees, max_leaf, C_delta, C_r, labels_per_leaf, balance_sides, w_updates, split_loss, bias, eps, max_outer, \
-max_inner, seed, normalize, tfidf, threads, engine
+max_inner, seed, normalize, tfidf, power, threads, engine
         As in FastXML.
 
     Examples
@@ -86,14 +86,15 @@ max_inner, seed, normalize, tfidf, threads, engine
         seed: int = 0,
         normalize: bool = False,
         tfidf: bool = False,
+        power: float = 1.0,
         threads: int | None = None,
         engine: str | Engine = "local",
     ) -> None:
         super().__init__(
             n_trees=n_trees, max_leaf=max_leaf, C_delta=C_delta, C_r=C_r, labels_per_leaf=labels_per_leaf,
             balance_sides=balance_sides, w_updates=w_updates, split_loss=split_loss, bias=bias, eps=eps,
-            max_outer=max_outer, max_inner=max_inner, seed=seed, normalize=normalize, tfidf=tfidf, threads=threads,
-            engine=engine,
+            max_outer=max_outer, max_inner=max_inner, seed=seed, normalize=normalize, tfidf=tfidf, power=power,
+            threads=threads, engine=engine,
         )  # fmt: skip
         self.alpha = alpha
         self.gamma = gamma

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
-from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.split import split_rows
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.errors import ParamError
@@ -78,8 +77,9 @@ class PPDSparse(OneVsRest):
         A label is done when its duality gap is at most this share of its objective.
     max_rounds
         Searches per label at most; three or four are usual.
-    normalize, tfidf
-        Scale rows to unit length; weight counts by inverse document frequency first.
+    normalize, tfidf, power
+        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
+        0 to 1, before that: 0.5 damps what a row has much of.
     weight_type
         How weights are stored: "float16" or "float32".
     labels_per_shard
@@ -126,6 +126,7 @@ class PPDSparse(OneVsRest):
         max_rounds: int = 100,
         normalize: bool = True,
         tfidf: bool = False,
+        power: float = 1.0,
         weight_type: str = "float16",
         labels_per_shard: int | None = None,
         seed: int = 0,
@@ -144,6 +145,7 @@ class PPDSparse(OneVsRest):
         self.max_rounds = max_rounds
         self.normalize = normalize
         self.tfidf = tfidf
+        self.power = power
         self.weight_type = weight_type
         self.labels_per_shard = labels_per_shard
         self.seed = seed
@@ -168,9 +170,6 @@ class PPDSparse(OneVsRest):
         for name in ("max_rounds", "samples"):
             check_count(name, getattr(self, name))
         check_count("seed", self.seed, low=0)
-
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
 
     def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
         self.stats_ = {

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
-from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.split import split_rows
 from umpteen.engines import make_engine
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
@@ -46,7 +45,7 @@ from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import INDEXES, MAX_KNN, SIMILARITIES, Cluster, EmbeddingModel
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part
-from umpteen.params import check_count, check_flag, check_number
+from umpteen.params import check_count, check_number
 from umpteen.threads import resolve_threads
 
 _ROWS_PER_CLUSTER = 5000
@@ -127,8 +126,9 @@ class RXML(Method):
         The value of the constant feature; 0 for none.
     seed
         Of clusters, ties, starts and held-out rows.
-    normalize, tfidf
-        Scale rows to unit length; weight counts by inverse document frequency first.
+    normalize, tfidf, power
+        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
+        0 to 1, before that: 0.5 damps what a row has much of.
     threads, engine
         How to compute; the model does not depend on them.
 
@@ -174,6 +174,7 @@ class RXML(Method):
         seed: int = 0,
         normalize: bool = True,
         tfidf: bool = False,
+        power: float = 1.0,
         threads: int | None = None,
         engine: str | Engine = "local",
     ) -> None:
@@ -196,6 +197,7 @@ class RXML(Method):
         self.seed = seed
         self.normalize = normalize
         self.tfidf = tfidf
+        self.power = power
         self.threads = threads
         self.engine = engine
 
@@ -227,13 +229,9 @@ class RXML(Method):
         ):
             if getattr(self, name) not in allowed:
                 raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
-        for name in ("normalize", "tfidf"):
-            check_flag(name, getattr(self, name))
+        self.preprocessing()
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
-
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
 
     # --- clusters -----------------------------------------------------------------------------------------------
 

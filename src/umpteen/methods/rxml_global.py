@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr
-from umpteen.data.preprocessing import Preprocessing
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.memory import Estimate
 from umpteen.methods.base import Method
@@ -30,7 +29,7 @@ from umpteen.models.embedding import Cluster
 from umpteen.models.low_rank import LowRankModel
 from umpteen.models.saving import shard_name
 from umpteen.models.store import Part
-from umpteen.params import check_count, check_flag, check_number
+from umpteen.params import check_count, check_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,8 +240,9 @@ class RXMLGlobal(Method):
         The value of the constant feature; 0 for none.
     seed
         Of the start.
-    normalize, tfidf
-        Scale rows to unit length; weight counts by inverse document frequency first.
+    normalize, tfidf, power
+        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
+        0 to 1, before that: 0.5 damps what a row has much of.
     threads, engine
         How to compute; the model does not depend on them.
 
@@ -272,6 +272,7 @@ class RXMLGlobal(Method):
         seed: int = 0,
         normalize: bool = True,
         tfidf: bool = False,
+        power: float = 1.0,
         threads: int | None = None,
         engine: str | Engine = "local",
     ) -> None:
@@ -282,6 +283,7 @@ class RXMLGlobal(Method):
         self.seed = seed
         self.normalize = normalize
         self.tfidf = tfidf
+        self.power = power
         self.threads = threads
         self.engine = engine
 
@@ -291,13 +293,9 @@ class RXMLGlobal(Method):
         check_count("seed", self.seed, low=0)
         for name in ("tolerance", "bias"):
             check_number(name, getattr(self, name), 0)
-        for name in ("normalize", "tfidf"):
-            check_flag(name, getattr(self, name))
+        self.preprocessing()
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
-
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(tfidf=self.tfidf, normalize=self.normalize, bias=float(self.bias))
 
     def plan(self, data: TrainingData) -> list[Task]:
         """All labels hang together: one shard."""
