@@ -23,9 +23,10 @@ MEMBERS = {
         umpteen.PfastreXML(threads=2),
     ],
     "EURLex-4K": lambda: [
+        umpteen.DiSMEC(power=0.5, threads=2),
         umpteen.DiSMEC(threads=2),
-        umpteen.RXML(threads=2),
-        umpteen.LabelTree(n_trees=3, C=1.04, max_leaf=400, bias=0.3, threads=2),
+        umpteen.RXML(power=0.5, threads=2),
+        umpteen.LabelTree(n_trees=3, C=1.04, max_leaf=400, bias=0.3, power=0.5, threads=2),
         umpteen.FastXML(C_delta=1.41, max_leaf=3, normalize=True, threads=2),
     ],
 }
