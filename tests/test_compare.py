@@ -92,6 +92,11 @@ def test_our_methods_are_judged_as_they_are_elsewhere(compared, bibtex):
     assert 0 < found["train_peak_bytes"] < found["estimate"]["peak_bytes"] + 50e6
     assert found["single_ms"]["p50"] <= found["single_ms"]["p95"]
     assert found["single_rows"] == 200
+    assert 0 < found["predict_cpu_seconds"] < 100 * found["predict_seconds"]
+    assert found["predict_cpu_ms_per_row"] == pytest.approx(
+        1000 * found["predict_cpu_seconds"] / test.n_rows, rel=1e-4
+    )
+    assert found["predict_peak_bytes"] > 0
     kept = umpteen.load(compared[0] / "runs" / "dismec" / "model")
     np.testing.assert_array_equal(kept.predict_topk(test.X, 5)[0], model.predict_topk(test.X, 5)[0])
 

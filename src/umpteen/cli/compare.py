@@ -222,10 +222,10 @@ def run_comparison(
 
 
 def print_table(console: Any, result: dict[str, Any]) -> None:
-    """How good and at what cost, a row for each program; apart, so that both fit a terminal."""
+    """How good, and at what cost in training and prediction, a row for each program; apart, to fit a terminal."""
     from rich.markup import escape
 
-    from umpteen.comparing.page import cost_cells, cost_header
+    from umpteen.comparing.page import prediction_cells, training_cells
 
     baseline = result["baseline"]
     done = [run for run in result["runs"] if run["status"] == "done"]
@@ -235,7 +235,8 @@ def print_table(console: Any, result: dict[str, Any]) -> None:
         figures = [[(run["metrics"][key], best[key]) for key in _SHOWN] for run in done]
         quality = [[f"[bold]{a:.2f}[/]" if a == b else f"{a:.2f}" for a, b in row] for row in figures]
         console.print(_table(_SHOWN, names, quality))
-        console.print(_table(cost_header(baseline), names, [cost_cells(run, baseline) for run in done]))
+        for header, rows in (training_cells(done, baseline), prediction_cells(done)):
+            console.print(_table(header, names, rows))
     for run in result["runs"]:
         if run["status"] == "failed":
             console.print(f"[red]{escape(run['name'])} failed:[/] {escape(run['error'])}", soft_wrap=True)

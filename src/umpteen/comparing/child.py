@@ -398,7 +398,9 @@ def main() -> None:
     program.load()
     load_seconds = time.perf_counter() - started
     X = program.read_X("test")
-    (labels, scores), batch = measure_batch(program, program.rows(X))
+    rows = program.rows(X)
+    with Usage() as asking:
+        (labels, scores), batch = measure_batch(program, rows)
     n_single = min(job["n_single"], X.shape[0])
     single = measure_single(program, [program.rows(X[i]) for i in range(n_single)])
     np.savez(out / "predictions.npz", labels=labels, scores=scores)
@@ -412,6 +414,8 @@ def main() -> None:
         "load_seconds": load_seconds,
         "predict_seconds": statistics.median(batch),
         "predict_passes": len(batch),
+        "predict_cpu_seconds": asking.cpu_seconds / len(batch),
+        "predict_peak_bytes": asking.peak_bytes,
         "single_ms": {"p50": float(np.percentile(single, 50)), "p95": float(np.percentile(single, 95))},
         "single_rows": len(single),
     }

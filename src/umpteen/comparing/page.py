@@ -42,28 +42,48 @@ def describe_time(taken: str) -> str:
     return f"{taken[:10]} {taken[11:16]} UTC"
 
 
-def cost_cells(run: dict[str, Any], baseline: str | None) -> list[str]:
-    """What a run took, for a table whose header is `cost_header`."""
-    relative = run.get("relative", {}).get("train_seconds")
-    return [
-        _seconds(run["train_seconds"]),
-        *([f"{relative:.2f}" if relative is not None else "–"] if baseline else []),
-        _seconds(run["train_cpu_seconds"]),
-        "–" if run["train_peak_bytes"] is None else f"{run['train_peak_bytes'] / 1e6:,.0f}",
-        f"{run['model_bytes'] / 1e6:,.2f}",
-        f"{run['predict_ms_per_row']:.3f}",
-        f"{run['single_ms']['p50']:.2f}",
-        f"{run['single_ms']['p95']:.2f}",
+Cells = tuple[list[str], list[list[str]]]
+
+
+def training_cells(done: Sequence[dict[str, Any]], baseline: str | None) -> Cells:
+    """A table's header and rows: what training took."""
+    header = ["train s", *([f"/ {baseline}"] if baseline else []), "CPU s", "memory MB", "model MB"]
+    rows = []
+    for run in done:
+        relative = run.get("relative", {}).get("train_seconds")
+        rows.append(
+            [
+                _seconds(run["train_seconds"]),
+                *([f"{relative:.2f}" if relative is not None else "–"] if baseline else []),
+                _seconds(run["train_cpu_seconds"]),
+                _megabytes(run["train_peak_bytes"]),
+                f"{run['model_bytes'] / 1e6:,.2f}",
+            ]
+        )
+    return header, rows
+
+
+def prediction_cells(done: Sequence[dict[str, Any]]) -> Cells:
+    """The same of prediction."""
+    rows = [
+        [
+            f"{run['predict_ms_per_row']:.3f}",
+            f"{run['predict_cpu_ms_per_row']:.3f}",
+            _megabytes(run["predict_peak_bytes"]),
+            f"{run['single_ms']['p50']:.2f}",
+            f"{run['single_ms']['p95']:.2f}",
+        ]
+        for run in done
     ]
+    return ["ms/row", "CPU ms/row", "memory MB", "p50 ms", "p95 ms"], rows
 
 
 def _seconds(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:,.1f}"
 
 
-def cost_header(baseline: str | None) -> list[str]:
-    ratio = [f"/ {baseline}"] if baseline else []
-    return ["train s", *ratio, "CPU s", "memory MB", "model MB", "ms/row", "p50 ms", "p95 ms"]
+def _megabytes(value: int | None) -> str:
+    return "–" if value is None else f"{value / 1e6:,.0f}"
 
 
 def _introduction(result: dict[str, Any]) -> str:
@@ -102,20 +122,27 @@ def _quality(done: Sequence[dict[str, Any]]) -> str:
 
 
 def _cost(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
-    baseline = result["baseline"]
-    header = cost_header(baseline)
-    rows = [[_title(run), *cost_cells(run, baseline)] for run in done]
     rounds = result["rounds"]
-    note = (
+    training = (
         "Each program ran in a process of its own"
         + (f", {rounds} times in turns; medians" if rounds > 1 else "")
         + ". Training begins with the rows in memory (omikuji: in a text file, which it reads itself) and ends with "
-        "the model on disk. Memory is what it grew by. Prediction is of the five best labels: ms/row with all rows "
-        f"in one call, p50 and p95 with {done[0]['single_rows']} rows one by one. Peers got rows of unit length. "
-        "Ratios hold within this table only."
+        "the model on disk. Memory is what it grew by. Ratios hold within this table only."
     )
-    marks = dict.fromkeys(range(1, len(header) + 1), "lowest")
-    return report.section("What it takes", report.table(["", *header], rows, marks), report.paragraph(note))
+    prediction = (
+        "Prediction is of the five best labels: with all rows in one call, by the clock and by the processors, and "
+        f"what memory that takes; p50 and p95 with {done[0]['single_rows']} rows one by one. Peers got rows of unit "
+        "length."
+    )
+    parts = []
+    for (header, rows), note in (
+        (training_cells(done, result["baseline"]), training),
+        (prediction_cells(done), prediction),
+    ):
+        named = [[_title(run), *cells] for run, cells in zip(done, rows, strict=True)]
+        marks = dict.fromkeys(range(1, len(header) + 1), "lowest")
+        parts += [report.table(["", *header], named, marks), report.paragraph(note)]
+    return report.section("What it takes", *parts)
 
 
 def _title(run: dict[str, Any]) -> str:

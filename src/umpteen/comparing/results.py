@@ -18,7 +18,10 @@ from umpteen.comparing.running import KS
 from umpteen.errors import DataError
 from umpteen.memory import format_bytes
 
-_TIMES = ("train_seconds", "train_cpu_seconds", "predict_seconds", "predict_ms_per_row", "load_seconds", "single_ms")
+_TIMES = (
+    "train_seconds", "train_cpu_seconds", "predict_seconds", "predict_ms_per_row", "predict_cpu_seconds",
+    "predict_cpu_ms_per_row", "load_seconds", "single_ms",
+)  # fmt: skip
 
 
 def keep_figures(result: dict[str, Any], *, times: bool = True) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from umpteen.threads import resolve_threads
 FORMAT = 1
 KS = (1, 3, 5)
 _CHILD = Path(__file__).with_name("child.py")
-_TIMES = ("train_seconds", "train_cpu_seconds", "predict_seconds", "load_seconds")
+_TIMES = ("train_seconds", "train_cpu_seconds", "predict_seconds", "predict_cpu_seconds", "load_seconds")
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,11 @@ def _judge(task: Task, contestant: Contestant, rounds: list[dict[str, Any]], pla
     run["single_ms"] = {
         at: statistics.median(each["single_ms"][at] for each in rounds) for at in rounds[0]["single_ms"]
     }
-    run["predict_ms_per_row"] = 1000 * run["predict_seconds"] / task.test_X.shape[0]
+    for key, seconds in (
+        ("predict_ms_per_row", "predict_seconds"),
+        ("predict_cpu_ms_per_row", "predict_cpu_seconds"),
+    ):
+        run[key] = 1000 * run[seconds] / task.test_X.shape[0]
     metrics = evaluate(task.test_Y, read_predictions(place)[0], task.train_counts(), k=KS, **task.constants)
     return run | {"metrics": metrics.as_dict()}
 

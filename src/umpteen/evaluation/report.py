@@ -18,8 +18,8 @@ _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--soft:#8882}
 body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
 h1{line-height:1.2}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line)}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}
+th,td{padding:.25rem .45rem;text-align:right;border-bottom:1px solid var(--line)}
 th:first-child,td:first-child{text-align:left}td+td{white-space:nowrap}
 td.best{font-weight:700;background:var(--soft)}
 .wide{overflow-x:auto}.row{display:flex;flex-wrap:wrap;gap:1.5rem;align-items:flex-start}
