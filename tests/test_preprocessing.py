@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -71,6 +74,28 @@ def test_a_model_remembers_its_power(tmp_path, tiny):
     np.testing.assert_array_equal(model.predict_topk(tiny.X)[0], loaded.predict_topk(tiny.X)[0])
     by_hand = umpteen.Centroid().fit(as_csr(tiny.X.sqrt(), "X"), tiny.Y)
     np.testing.assert_array_equal(by_hand.predict_topk(as_csr(tiny.X.sqrt(), "X"))[1], model.predict_topk(tiny.X)[1])
+
+
+@pytest.mark.parametrize(
+    "method", ["Centroid()", "FastXML(n_trees=1, threads=1)", "RXMLGlobal(rank=5, iterations=2)"]
+)
+@pytest.mark.parametrize("steps", [{}, {"power": 0.5}, {"power": 0.3, "tfidf": True, "normalize": True}])
+def test_the_estimate_covers_what_the_steps_take(method, steps):
+    """Where rows are most of what training takes; measured in a fresh process."""
+    code = f"""
+import numpy as np
+import umpteen
+from umpteen.comparing.child import Usage
+data = umpteen.make_synthetic(15_000, 3_000, 30, features_per_row=150, seed=3)
+model = umpteen.{method}.set_params(**{steps})
+type(model)(**model.get_params()).fit(data.X[:200], data.Y[:200])  # loads what is loaded once
+with Usage() as usage:
+    model.fit(data.X, data.Y)
+print(usage.peak_bytes, model.estimate(data.X, data.Y).peak_bytes)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    peak, estimate = map(int, out.stdout.split())
+    assert 0.2 * estimate < peak <= estimate
 
 
 def test_bias_column_is_appended_last(tiny):

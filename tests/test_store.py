@@ -417,6 +417,8 @@ MANIFEST_DAMAGE = {
     "no_parts": lambda text: text.replace('"parts"', '"bits"'),
     "other_counts": lambda text: text.replace('"n_labels": 40', '"n_labels": 41'),
     "method_list": lambda text: text.replace('"method": "centroid"', '"method": []'),
+    "huge_power": lambda text: text.replace('"bias": 0.0', f'"bias": 0.0, "power": 1{"0" * 400}', 1),
+    "unknown_step": lambda text: text.replace('"bias": 0.0', '"bias": 0.0, "colour": 1', 1),
     "negative_bytes": lambda text: text.replace('"bytes": ', '"bytes": -', 1),
 }
 
@@ -436,8 +438,8 @@ def test_damaged_manifests_are_refused(model_dir, case):
     [
         (np.zeros((40, 1), np.int64), r"40 labels must have a count, but the shape of counts is \(40, 1\)"),
         (np.zeros(39, np.int64), r"40 labels must have a count, but the shape of counts is \(39,\)"),
-        (np.full(40, 0.5), "label counts must be whole numbers, int64, of at least 0, but are float64"),
-        (np.full(40, -1), "label counts must be whole numbers, int64, of at least 0"),
+        (np.full(40, 0.5), "label counts must be int64, but are float64"),
+        (np.full(40, -1), "label counts must be at least 0, but one is -1"),
     ],
 )
 def test_damaged_label_counts_are_refused(tiny, tmp_path, damaged, said):

@@ -46,10 +46,16 @@ class Parameters:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
 
 
+def _is_finite(value: Any) -> bool:
+    try:
+        return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
 def check_count(name: str, value: Any, low: int = 1, high: int = LARGEST_COUNT) -> int:
     """A whole number in a range."""
-    whole = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not whole or int(value) != value or value < low:
+    if not _is_finite(value) or int(value) != value or value < low:
         raise ParamError(f"{name} must be an integer of at least {low}, but is {value!r}")
     if value > high:
         raise ParamError(f"{name} must be at most {high}, but is {value!r}")
@@ -58,8 +64,7 @@ def check_count(name: str, value: Any, low: int = 1, high: int = LARGEST_COUNT) 
 
 def check_number(name: str, value: Any, low: float, *, above: bool = False) -> float:
     """A finite number of at least `low`, or above it."""
-    finite = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not finite or value < low or (above and value == low):
+    if not _is_finite(value) or value < low or (above and value == low):
         raise ParamError(
             f"{name} must be a finite number {'above' if above else 'of at least'} {low:g}, but is {value!r}"
         )

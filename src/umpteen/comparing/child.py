@@ -7,8 +7,8 @@ verbs, here in the order they are called:
 
     prepare    turns the training data into what the program takes; not timed
     train      from there to a model in `self.model`; timed
-    load       opens that model as a new process would
     rows       turns rows into what the program takes; not timed
+    load       opens that model as a new process would
     predict    the best labels and their scores of what `rows` gave; timed
 
 All programs get the same numbers. Peers get rows of unit length, as their authors advise for linear models; methods
@@ -17,6 +17,8 @@ of this package get the rows as they are and do what they do by default.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -321,26 +323,23 @@ class Usage:
 
     def __enter__(self) -> Usage:
         gc.collect()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)  # what was freed before and kept would hide growth
         self.peak_bytes: int | None = None
         self._before = self._memory("VmRSS")
         try:
             Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
         except OSError:
             self._before = None
-        self._cpu, self._wall = self._cpu_seconds(), time.perf_counter()
+        self._cpu, self._wall = cpu_seconds(), time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.seconds = time.perf_counter() - self._wall
-        self.cpu_seconds = self._cpu_seconds() - self._cpu
+        self.cpu_seconds = cpu_seconds() - self._cpu
         peak = self._memory("VmHWM")
         if self._before is not None and peak is not None:
             self.peak_bytes = max(0, peak - self._before)
-
-    @staticmethod
-    def _cpu_seconds() -> float:
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(each.ru_utime + each.ru_stime for each in used)
 
     @staticmethod
     def _memory(what: str) -> int | None:
@@ -351,19 +350,27 @@ class Usage:
         return 1024 * int(found[1]) if found else None
 
 
+def cpu_seconds() -> float:
+    """Of this process and the children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 def size(path: Path) -> int:
     """Bytes of a file or of all files of a directory."""
     return sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
 
 
-def measure_batch(program: Any, rows: Any) -> tuple[Any, list[float]]:
-    """What the program answers to all rows at once, and the seconds of some passes."""
+def measure_batch(program: Any, rows: Any) -> tuple[Any, list[float], list[float]]:
+    """What the program answers to all rows at once, and the seconds of some passes by the clock and of processors."""
     times: list[float] = []
+    processors: list[float] = []
     while not times or (len(times) < _MOST_PASSES and sum(times) < _LONGEST):
-        started = time.perf_counter()
+        used, started = cpu_seconds(), time.perf_counter()
         found = program.predict(rows)
         times.append(time.perf_counter() - started)
-    return found, times
+        processors.append(cpu_seconds() - used)
+    return found, times, processors
 
 
 def measure_single(program: Any, rows: list[Any]) -> list[float]:
@@ -394,13 +401,13 @@ def main() -> None:
     with Usage() as training:
         program.train()
     program.X = program.Y = None
-    started = time.perf_counter()
-    program.load()
-    load_seconds = time.perf_counter() - started
     X = program.read_X("test")
     rows = program.rows(X)
-    with Usage() as asking:
-        (labels, scores), batch = measure_batch(program, rows)
+    with Usage() as asking:  # memory of the model too, whether it is read at once or mapped
+        started = time.perf_counter()
+        program.load()
+        load_seconds = time.perf_counter() - started
+        (labels, scores), batch, processors = measure_batch(program, rows)
     n_single = min(job["n_single"], X.shape[0])
     single = measure_single(program, [program.rows(X[i]) for i in range(n_single)])
     np.savez(out / "predictions.npz", labels=labels, scores=scores)
@@ -414,7 +421,7 @@ def main() -> None:
         "load_seconds": load_seconds,
         "predict_seconds": statistics.median(batch),
         "predict_passes": len(batch),
-        "predict_cpu_seconds": asking.cpu_seconds / len(batch),
+        "predict_cpu_seconds": statistics.median(processors),
         "predict_peak_bytes": asking.peak_bytes,
         "single_ms": {"p50": float(np.percentile(single, 50)), "p95": float(np.percentile(single, 95))},
         "single_rows": len(single),

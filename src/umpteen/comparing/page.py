@@ -130,9 +130,9 @@ def _cost(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
         "the model on disk. Memory is what it grew by. Ratios hold within this table only."
     )
     prediction = (
-        "Prediction is of the five best labels: with all rows in one call, by the clock and by the processors, and "
-        f"what memory that takes; p50 and p95 with {done[0]['single_rows']} rows one by one. Peers got rows of unit "
-        "length."
+        "Prediction is of the five best labels: with all rows in one call, by the clock and by the processors; "
+        f"memory from loading the model on; p50 and p95 with {done[0]['single_rows']} rows one by one. Peers got "
+        "rows of unit length."
     )
     parts = []
     for (header, rows), note in (

@@ -22,6 +22,8 @@ from umpteen.errors import DataError, ParamError
 from umpteen.params import check_flag, check_number
 from umpteen.threads import resolve_threads
 
+_AT_A_TIME = 1 << 20
+
 
 @dataclass(frozen=True)
 class Preprocessing:
@@ -58,7 +60,10 @@ class Preprocessing:
         """The same steps with what must be counted on the training rows."""
         if not self.tfidf:
             return self
-        rows_with = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
+        rows_with = np.zeros(X.shape[1], np.int64)
+        for start in range(0, X.nnz, _AT_A_TIME):
+            some = slice(start, start + _AT_A_TIME)
+            rows_with += np.bincount(X.indices[some][X.data[some] != 0], minlength=X.shape[1])
         idf = 1 + np.log((1 + X.shape[0]) / (1 + rows_with))
         return replace(self, idf=idf.astype(np.float32))
 
@@ -66,19 +71,28 @@ class Preprocessing:
         """X (n_rows x n_features) weighted and scaled, without the bias column. X itself is not changed."""
         data = X.data
         if self.power != 1:
-            size = np.abs(data)
-            size = np.sqrt(size) if self.power == 0.5 else np.power(size, np.float32(self.power))
-            data = np.copysign(size, data)
-            data[X.data == 0] = 0  # stored zeros stay what they are, by 0 too
+            data = np.abs(X.data)
+            if self.power == 0.5:
+                np.sqrt(data, out=data)
+            else:
+                np.power(data, np.float32(self.power), out=data, where=data > 0)  # stored zeros stay, by 0 too
+            np.copysign(data, X.data, out=data)
         if self.tfidf:
             if self.idf is None or len(self.idf) != X.shape[1]:
                 raise DataError(f"tf-idf was counted on other features than these {X.shape[1]}")
-            if len(data) and data.min() < 0:
-                raise DataError(f"tf-idf needs values of at least 0, but X has {data.min()}")
-            data = data * self.idf[X.indices]
+            if X.nnz and X.data.min() < 0:
+                raise DataError(f"tf-idf needs values of at least 0, but X has {X.data.min()}")
+            weights = self.idf[X.indices]
+            weights *= data
+            data = weights
         if self.normalize:
             data = _native.normalize_rows(offsets(X), X.indices, data, X.shape[1], resolve_threads(threads))
         return X if data is X.data else _with_data(X, data)
+
+    def bytes_per_value(self) -> int:
+        """What `transform` takes beyond X for each of its values, at most."""
+        steps = (self.power != 1) + bool(self.tfidf) + bool(self.normalize)
+        return min(4 * steps + (self.power != 1), 9)
 
     def append_bias(self, X: Csr) -> Csr:
         """X with the constant column at its right, or X itself if there is none."""

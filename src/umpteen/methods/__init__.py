@@ -62,8 +62,12 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 2**31:
             raise ModelCorruptError(f"{reader.path}: {key} must be a positive count, but is {value!r}")
     params, steps = manifest.get("params"), manifest.get("preprocessing")
-    if not isinstance(params, dict) or not isinstance(steps, dict) or set(steps) - {"power"} != _STEPS:
+    if not isinstance(params, dict) or not isinstance(steps, dict):
         raise ModelCorruptError(f"{reader.path}: the manifest lacks params or preprocessing")
+    if set(steps) - {"power"} != _STEPS:
+        raise ModelCorruptError(
+            f"{reader.path}: preprocessing must say tfidf, normalize and bias, but has {sorted(steps)}"
+        )
     shared = {key: reader.part(key) for key in manifest["parts"] if key not in reader.shard_names}
     if "labels" not in shared or (steps["tfidf"] and "preprocessing" not in shared):
         raise ModelCorruptError(f"{reader.path}: the part that holds the label counts or the idf is missing")

@@ -58,8 +58,8 @@ class Method(Parameters, abc.ABC):
 
     tfidf: bool
     normalize: bool
-    power: float
-    bias: float = 0.0  # where it is no parameter
+    power: float = 1.0  # where it is no parameter
+    bias: float = 0.0
     threads: int | None
     engine: str | Engine
 
@@ -240,7 +240,9 @@ class Method(Parameters, abc.ABC):
         """Sets the fitted attributes, after training or loading."""
         steps = header["preprocessing"]
         idf = shared["preprocessing"].arrays["idf"] if steps["tfidf"] else None
-        self.preprocessing_ = Preprocessing(**steps, idf=idf)
+        self.preprocessing_ = Preprocessing(
+            steps["tfidf"], steps["normalize"], steps["bias"], idf, steps.get("power", 1)
+        )
         # Before the model is opened: nothing is made room for by a number of labels that the counts do not bear out.
         counts = _check_counts(shared["labels"].arrays["counts"], header["n_labels"])
         self.train_counts_ = LabelCounts(counts, header["n_train_rows"])
@@ -526,8 +528,10 @@ def _check_counts(counts: NDArray[Any], n_labels: int) -> NDArray[np.int64]:
     """A model's label counts, which may be anybody's."""
     if counts.shape != (n_labels,):
         raise ModelCorruptError(f"{n_labels} labels must have a count, but the shape of counts is {counts.shape}")
-    if counts.dtype != np.int64 or counts.min(initial=0) < 0:
-        raise ModelCorruptError(f"label counts must be whole numbers, int64, of at least 0, but are {counts.dtype}")
+    if counts.dtype != np.int64:
+        raise ModelCorruptError(f"label counts must be int64, but are {counts.dtype}")
+    if counts.min(initial=0) < 0:
+        raise ModelCorruptError(f"label counts must be at least 0, but one is {counts.min()}")
     return counts
 
 

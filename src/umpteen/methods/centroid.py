@@ -88,6 +88,6 @@ class Centroid(OneVsRest):
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
         bound = self.bound_size(count_weights_bound(X, Y), X.shape[1], resolve_threads(self.threads))
-        copies = (X.nnz + Y.nnz) * 8
+        copies = X.nnz * (4 + self.preprocessing().bytes_per_value()) + Y.nnz * 8
         # Without a model directory the finished shards stay in memory too.
         return Estimate(bound.in_work * _WORK_BYTES + copies + bound.model_bytes, bound.model_bytes)

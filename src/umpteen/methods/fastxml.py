@@ -230,4 +230,5 @@ class FastXML(Method):
         # many weights as X has entries, the more the deeper it is; and a leaf few labels of its rows twice.
         weights = min(0.45 * X.nnz * max(1.0, math.sqrt(self.C_delta)), 2 * leaves * X.shape[1])
         model_bytes = int(self.n_trees * (weights * 4 + Y.nnz * 4 + leaves * 24))
-        return Estimate(int(work) * resolve_threads(self.threads) + model_bytes, model_bytes)
+        copies = X.nnz * self.preprocessing().bytes_per_value()
+        return Estimate(int(work) * resolve_threads(self.threads) + copies + model_bytes, model_bytes)

@@ -201,7 +201,7 @@ class OneVsRest(LabelBlocks):
         self._check_fitted()
         self.validate()
         for name, value in self._plain_params().items():
-            trained = self._fitted_header["params"].get(name, value)
+            trained = self._fitted_header["params"].get(name, self.param_defaults()[name])
             if value != trained:
                 raise ParamError(
                     f"labels are added with the parameters of the model, but {name} was {trained!r} and is {value!r}"

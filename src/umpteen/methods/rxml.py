@@ -471,6 +471,6 @@ def with_constant(X: Csr, features: NDArray[np.int32], bias: float) -> Csr:
     place = np.zeros(X.shape[1], np.int32)
     place[features] = np.arange(len(features), dtype=np.int32)
     ends = X.indptr[1:].astype(np.int64)
-    indices = np.insert(place[X.indices], ends, len(features)).astype(np.int32)
-    data = np.insert(X.data, ends, np.float32(bias)).astype(np.float32)
+    indices = np.insert(place[X.indices], ends, len(features)).astype(np.int32, copy=False)
+    data = np.insert(X.data, ends, np.float32(bias)).astype(np.float32, copy=False)
     return make_csr(data, indices, X.indptr + np.arange(n + 1), (n, len(features) + 1))

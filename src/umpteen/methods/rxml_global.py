@@ -324,4 +324,5 @@ class RXMLGlobal(Method):
         sides = X.shape[1] + 1 + Y.shape[1]
         panels = width * (6 * X.shape[0] + 20 * sides) * 4 + 32 * width * width * 8
         model_bytes = sides * (width * 2 + 16) + 4096
-        return Estimate(panels + (X.nnz + Y.nnz) * 16 + model_bytes, model_bytes)
+        copies = X.nnz * (20 + self.preprocessing().bytes_per_value()) + Y.nnz * 16
+        return Estimate(panels + copies + model_bytes, model_bytes)
