@@ -83,7 +83,6 @@ def test_a_model_remembers_its_power(tmp_path, tiny):
 def test_the_estimate_covers_what_the_steps_take(method, steps):
     """Where rows are most of what training takes; measured in a fresh process."""
     code = f"""
-import numpy as np
 import umpteen
 from umpteen.comparing.child import Usage
 data = umpteen.make_synthetic(15_000, 3_000, 30, features_per_row=150, seed=3)

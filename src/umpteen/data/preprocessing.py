@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
-from umpteen.errors import DataError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.params import check_flag, check_number
 from umpteen.threads import resolve_threads
 
@@ -102,7 +102,18 @@ class Preprocessing:
         with_bias: Csr = sp.hstack([X, column], format="csr", dtype=np.float32)
         return with_bias
 
+    @classmethod
+    def from_json(cls, steps: Any, idf: NDArray[np.float32] | None) -> Preprocessing:
+        """The steps that a model says, which may be anybody's."""
+        if not isinstance(steps, dict) or set(steps) - {"power"} != {"tfidf", "normalize", "bias"}:
+            said = sorted(map(str, steps)) if isinstance(steps, dict) else steps
+            raise ModelCorruptError(f"preprocessing must say tfidf, normalize and bias, but has {said!r:.100}")
+        if steps["tfidf"] and idf is None:
+            raise ModelCorruptError("the part that holds the idf is missing")
+        return cls(**steps, idf=idf if steps["tfidf"] else None)
+
     def to_json(self) -> dict[str, Any]:
+        """What `from_json` takes; a power of 1 is not said, as it was not before there was one."""
         steps = {"tfidf": bool(self.tfidf), "normalize": bool(self.normalize), "bias": float(self.bias)}
         return steps if self.power == 1 else steps | {"power": float(self.power)}
 

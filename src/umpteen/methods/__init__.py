@@ -24,8 +24,6 @@ METHODS = {
 
 #: Made of trained models, not trained.
 _BLEND = {"blend": "umpteen.methods.blend:Blend"}
-#: What a manifest must say was done to X; a power of 1 is not said.
-_STEPS = {"tfidf", "normalize", "bias"}
 
 
 def method_class(name: str) -> Any:
@@ -61,16 +59,12 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
         value = manifest.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 2**31:
             raise ModelCorruptError(f"{reader.path}: {key} must be a positive count, but is {value!r}")
-    params, steps = manifest.get("params"), manifest.get("preprocessing")
-    if not isinstance(params, dict) or not isinstance(steps, dict):
-        raise ModelCorruptError(f"{reader.path}: the manifest lacks params or preprocessing")
-    if set(steps) - {"power"} != _STEPS:
-        raise ModelCorruptError(
-            f"{reader.path}: preprocessing must say tfidf, normalize and bias, but has {sorted(steps)}"
-        )
+    params = manifest.get("params")
+    if not isinstance(params, dict):
+        raise ModelCorruptError(f"{reader.path}: the manifest lacks params")
     shared = {key: reader.part(key) for key in manifest["parts"] if key not in reader.shard_names}
-    if "labels" not in shared or (steps["tfidf"] and "preprocessing" not in shared):
-        raise ModelCorruptError(f"{reader.path}: the part that holds the label counts or the idf is missing")
+    if "labels" not in shared:
+        raise ModelCorruptError(f"{reader.path}: the part that holds the label counts is missing")
     try:
         method = cls(**params)
         method.validate()

@@ -238,11 +238,8 @@ class Method(Parameters, abc.ABC):
 
     def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
         """Sets the fitted attributes, after training or loading."""
-        steps = header["preprocessing"]
-        idf = shared["preprocessing"].arrays["idf"] if steps["tfidf"] else None
-        self.preprocessing_ = Preprocessing(
-            steps["tfidf"], steps["normalize"], steps["bias"], idf, steps.get("power", 1)
-        )
+        idf = shared["preprocessing"].arrays.get("idf") if "preprocessing" in shared else None
+        self.preprocessing_ = Preprocessing.from_json(header["preprocessing"], idf)
         # Before the model is opened: nothing is made room for by a number of labels that the counts do not bear out.
         counts = _check_counts(shared["labels"].arrays["counts"], header["n_labels"])
         self.train_counts_ = LabelCounts(counts, header["n_train_rows"])

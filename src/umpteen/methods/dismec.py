@@ -164,8 +164,7 @@ class DiSMEC(OneVsRest):
             raise ParamError(f"loss must be one of {', '.join(LOSSES)}, but is {self.loss!r}")
         for name in ("C", "eps", "positive_weight"):
             check_number(name, getattr(self, name), 0, above=True)
-        for name in ("prune", "bias"):
-            check_number(name, getattr(self, name), 0)
+        check_number("prune", self.prune, 0)
         for name, allowed in (("penalty", ("l2", "l1")), ("solver", ("auto", "newton", "dual"))):
             if getattr(self, name) not in allowed:
                 raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")

@@ -139,9 +139,8 @@ class FastXML(Method):
         check_count("seed", self.seed, low=0)
         for name in ("C_delta", "C_r", "eps"):
             check_number(name, getattr(self, name), 0, above=True)
-        check_number("bias", self.bias, 0)
         check_flag("balance_sides", self.balance_sides)
-        self.preprocessing()
+        self.preprocessing()  # checks what it is made of
         if self.split_loss not in SPLIT_LOSSES:
             raise ParamError(f"split_loss must be one of {', '.join(SPLIT_LOSSES)}, but is {self.split_loss!r}")
         if self.threads is not None:

@@ -164,11 +164,10 @@ class LabelTree(Method):
             raise ParamError(f"clustering must be one of {', '.join(CLUSTERINGS)}, but is {self.clustering!r}")
         for name in ("C", "eps"):
             check_number(name, getattr(self, name), 0, above=True)
-        for name in ("prune", "bias"):
-            check_number(name, getattr(self, name), 0)
+        check_number("prune", self.prune, 0)
         if self.near is not None:
             check_number("near", self.near, -np.inf)
-        self.preprocessing()
+        self.preprocessing()  # checks what it is made of
         if self.labels_per_shard is not None:
             check_count("labels_per_shard", self.labels_per_shard)
         if self.threads is not None:

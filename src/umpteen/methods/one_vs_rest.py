@@ -54,7 +54,7 @@ class LabelBlocks(Method):
             raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {self.weight_type!r}")
         if self.labels_per_shard is not None:
             check_count("labels_per_shard", self.labels_per_shard, high=MAX_LABELS_PER_SHARD)
-        self.preprocessing()
+        self.preprocessing()  # checks what it is made of
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
 

@@ -215,7 +215,6 @@ class PDSparse(LabelBlocks):
         check_number("lambda_", self.lambda_, 0)
         check_number("C", self.C, 0, above=True)
         check_number("eps", self.eps, 0)
-        check_number("bias", self.bias, 0)
         if check_number("heldout", self.heldout, 0) >= 1:
             raise ParamError(f"heldout must be a share of the rows below 1, but is {self.heldout!r}")
         for name in ("n_groups", "patience", "max_passes"):

@@ -165,7 +165,7 @@ class PPDSparse(OneVsRest):
             if getattr(self, name) not in allowed:
                 raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
         check_number("eps", self.eps, 0, above=True)
-        for name in ("prune", "bias", "cutoff"):
+        for name in ("prune", "cutoff"):
             check_number(name, getattr(self, name), 0)
         for name in ("max_rounds", "samples"):
             check_count(name, getattr(self, name))

@@ -217,8 +217,7 @@ class RXML(Method):
                     raise ParamError(f'{name} must be a number or "auto", but is {value!r}')
             else:
                 check(name, value)
-        for name in ("mu", "bias"):
-            check_number(name, getattr(self, name), 0)
+        check_number("mu", self.mu, 0)
         check_number("rho", self.rho, 0, above=True)
         for name, allowed in (
             ("embedding", ("rcg", "svp")),
@@ -229,7 +228,7 @@ class RXML(Method):
         ):
             if getattr(self, name) not in allowed:
                 raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
-        self.preprocessing()
+        self.preprocessing()  # checks what it is made of
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
 

@@ -291,9 +291,8 @@ class RXMLGlobal(Method):
         for name in ("rank", "iterations"):
             check_count(name, getattr(self, name))
         check_count("seed", self.seed, low=0)
-        for name in ("tolerance", "bias"):
-            check_number(name, getattr(self, name), 0)
-        self.preprocessing()
+        check_number("tolerance", self.tolerance, 0)
+        self.preprocessing()  # checks what it is made of
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, ModelMissingError
+from umpteen.models.disk import write_synced
 
 #: What arrays and parts may be called, and what arrays may hold.
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -61,11 +61,7 @@ def decode_array(file: object, content: bytes, entry: Mapping[str, Any]) -> NDAr
 
 def write_array(file: Path, key: str, array: NDArray[Any]) -> dict[str, Any]:
     pieces, entry = encode_array(key, array)
-    with file.open("wb") as handle:
-        for piece in pieces:
-            handle.write(piece)
-        handle.flush()
-        os.fsync(handle.fileno())
+    write_synced(file, pieces)
     return entry
 
 

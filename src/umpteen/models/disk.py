@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from umpteen.errors import ModelError
 
@@ -29,9 +30,11 @@ def lock_directory(path: Path) -> int | None:
     return handle
 
 
-def write_bytes(file: Path, content: bytes) -> None:
+def write_synced(file: Path, pieces: Iterable[Any]) -> None:
+    """Writes a file and waits until it is on the disk."""
     with file.open("wb") as handle:
-        handle.write(content)
+        for piece in pieces:
+            handle.write(piece)
         handle.flush()
         os.fsync(handle.fileno())
 
@@ -41,7 +44,7 @@ def replace_file(file: Path, content: bytes) -> None:
     temporary = file.with_name(f".tmp-{file.name}-{os.getpid()}-{threading.get_ident()}")
     with explain_os_error(file):
         try:
-            write_bytes(temporary, content)
+            write_synced(temporary, [content])
             temporary.replace(file)
         except BaseException:
             temporary.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ from umpteen.errors import (
     ModelUnfinishedError,
 )
 from umpteen.models.arrays import NAME, hash_file, map_array, write_array
-from umpteen.models.disk import explain_os_error, lock_directory, replace_file, sync_directory, write_bytes
+from umpteen.models.disk import explain_os_error, lock_directory, replace_file, sync_directory, write_synced
 from umpteen.models.manifest import (
     MANIFEST,
     check_record,
@@ -174,7 +174,7 @@ class ModelWriter:
                 record = {"scalars": part.scalars, "arrays": {}}
                 for key, array in part.arrays.items():
                     record["arrays"][key] = write_array(temporary / f"{key}.npy", key, array)
-                write_bytes(temporary / PART, format_json(record))
+                write_synced(temporary / PART, [format_json(record)])
                 temporary.chmod(0o755)
                 if target.exists() and not self._guest:
                     shutil.rmtree(target)
