@@ -20,7 +20,7 @@ import numpy as np
 import umpteen
 from umpteen import _native
 from umpteen.data.preprocessing import Preprocessing
-from umpteen.models.store import ModelReader
+from umpteen.storage.store import ModelReader
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

@@ -36,7 +36,7 @@ import umpteen
 from umpteen.data.synthetic import SHAPES
 from umpteen.memory import format_bytes
 from umpteen.methods import method_class
-from umpteen.models.store import ModelReader
+from umpteen.storage.store import ModelReader
 
 NUMBERS = RESULTS / "scale.json"
 KEPT = Path(tempfile.gettempdir()) / "umpteen-scale-models"

@@ -30,7 +30,7 @@ from common import data_root, run_parts, table, version
 import umpteen
 from umpteen.memory import format_bytes
 from umpteen.methods import method_class
-from umpteen.models.store import ModelReader
+from umpteen.storage.store import ModelReader
 
 KEPT = Path(tempfile.gettempdir()) / "umpteen-serve-models"
 CONNECTIONS = int(os.environ.get("SERVE_CONNECTIONS", "128"))

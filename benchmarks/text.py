@@ -18,7 +18,7 @@ from common import RESULTS, at_k, data_root, read, run_parts, table
 
 import umpteen
 from umpteen.methods import method_class
-from umpteen.models.store import ModelReader
+from umpteen.storage.store import ModelReader
 
 SETS = ("StackExchange-Cooking", "Debian-Tags", "Nuclei-Tags", "Tate-Subjects")
 METHODS = {"dismec": {}, "ppdsparse": {"lambda_": 0.05}, "fastxml": {"n_trees": 20, "normalize": True}}

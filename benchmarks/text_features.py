@@ -16,7 +16,7 @@ from common import data_root, run_parts, table, time_all, time_each, version
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import umpteen
-from umpteen.models.store import ModelReader, ModelWriter
+from umpteen.storage.store import ModelReader, ModelWriter
 
 SETTINGS = {
     "words": {},

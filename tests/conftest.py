@@ -54,8 +54,8 @@ def tiny() -> umpteen.Dataset:
 @pytest.fixture(scope="session")
 def served_models(tmp_path_factory) -> dict[str, str]:
     """Two models of texts and one of numbers, without label names."""
-    from umpteen.models.store import keep_metrics
     from umpteen.serving.settings import name_models
+    from umpteen.storage.store import keep_metrics
 
     from .serving import LABELS, TEXTS, train
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import umpteen
-from umpteen.models.manifest import FORMAT_VERSION
+from umpteen.storage.manifest import FORMAT_VERSION
 
 from .files import read_files
 from .fuzz.families import questions, train_families

@@ -19,7 +19,7 @@ from umpteen.errors import DataError, MemoryLimitError, ModelCorruptError, NotFi
 from umpteen.methods import blend_rule
 from umpteen.methods.blend import BlendModel
 from umpteen.methods.blend_rule import Rule, find_rule, measure_frequency, pair, rank, regress
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 
 from .test_tagger import SHORT
 

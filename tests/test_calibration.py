@@ -14,7 +14,7 @@ from umpteen.errors import DataError, ModelCorruptError, NotFittedError
 from umpteen.evaluation.calibration import reliability
 from umpteen.evaluation.metrics import find_hits
 from umpteen.models.calibration import Calibration, _fit_curve, count_labels_to_give
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 
 
 def draw(n_rows=400, top_k=6, n_labels=30, seed=0):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import umpteen
 from umpteen.cli.main import app
 from umpteen.demo import gather_corpus
-from umpteen.models.store import kept_metrics
+from umpteen.storage.store import kept_metrics
 
 TEXTS = ["herring quotas in the north sea", "cod quotas in the sea", "a tax on wine", "wine and beer tax", "the sea"]
 LABELS = [["fish", "sea"], ["fish", "sea"], ["tax", "wine"], ["tax", "wine"], ["sea"]]

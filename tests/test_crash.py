@@ -12,7 +12,7 @@ import pytest
 
 import umpteen
 from umpteen.errors import ModelError, UmpteenError
-from umpteen.models.store import keep_metrics, kept_metrics
+from umpteen.storage.store import keep_metrics, kept_metrics
 
 from .conftest import ROOT
 from .files import read_files

@@ -9,7 +9,7 @@ import pytest
 
 import umpteen
 from umpteen.models.families import FAMILIES
-from umpteen.models.manifest import FORMAT_VERSION, read_manifest
+from umpteen.storage.manifest import FORMAT_VERSION, read_manifest
 
 from . import golden
 from .fuzz.families import questions

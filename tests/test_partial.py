@@ -84,7 +84,7 @@ class Sized:
         self.sizes = sizes
 
     def to_parts(self):
-        return [umpteen.models.store.Part({"a": np.zeros(size, np.uint8)}) for size in self.sizes]
+        return [umpteen.storage.store.Part({"a": np.zeros(size, np.uint8)}) for size in self.sizes]
 
     def units(self):
         return [[i] for i in range(len(self.sizes))]

@@ -26,7 +26,7 @@ from umpteen.errors import MissingExtraError, ModelError, ParamError, ShardError
 from umpteen.methods import METHODS, method_class
 from umpteen.methods.base import ShardWork
 from umpteen.methods.training_data import TrainingData
-from umpteen.models.store import ModelWriter, Part
+from umpteen.storage.store import ModelWriter, Part
 
 from .conftest import ROOT
 from .files import read_files

@@ -19,8 +19,8 @@ from umpteen.errors import (
     ModelUnfinishedError,
     ShardError,
 )
-from umpteen.models.remote import create_model, open_model
-from umpteen.models.store import Part
+from umpteen.storage.remote import create_model, open_model
+from umpteen.storage.store import Part
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed; pip install 'umpteen[fsspec]'")
 

@@ -24,12 +24,12 @@ import umpteen
 from umpteen import _native
 from umpteen.cli.main import app as cli
 from umpteen.errors import ParamError
-from umpteen.models.names import Names
 from umpteen.serving.app import ROUTES, make_app
 from umpteen.serving.batching import Lane
 from umpteen.serving.gate import ANSWER_HEADERS, HEADERS
 from umpteen.serving.problems import Problem
 from umpteen.serving.settings import Settings, name_models
+from umpteen.storage.names import Names
 
 from .serving import NASTY, TEXTS, listening, running, train
 
@@ -189,7 +189,7 @@ def test_finding_names_is_finding_text(names, query):
 
 def test_names_are_found_across_pieces(monkeypatch):
     names = [f"label {i}" for i in range(500)]
-    monkeypatch.setattr("umpteen.models.names._PIECE", 64)
+    monkeypatch.setattr("umpteen.storage.names._PIECE", 64)
     assert Names.encode(names).find("LABEL 49", 1000) == [49, *range(490, 500)]
     assert Names.encode(names).find("1label", 1000) == []  # across two names
     assert Names.encode(names).find("label", 3) == [0, 1, 2]

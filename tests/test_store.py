@@ -21,8 +21,8 @@ from umpteen.errors import (
     ModelMissingError,
     ModelUnfinishedError,
 )
-from umpteen.models.names import Names
-from umpteen.models.store import ModelReader, ModelWriter, Part
+from umpteen.storage.names import Names
+from umpteen.storage.store import ModelReader, ModelWriter, Part
 
 from .files import read_files
 

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 import umpteen
 from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
-from umpteen.models.store import ModelReader, ModelWriter, Part
+from umpteen.storage.store import ModelReader, ModelWriter, Part
 from umpteen.text import tfidf as module
 from umpteen.text.words import N_CHARACTERS, run_length, word_table
 

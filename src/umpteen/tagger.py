@@ -29,10 +29,10 @@ from umpteen.methods import method_class
 from umpteen.methods.base import Method
 from umpteen.methods.dismec import DiSMEC
 from umpteen.models.calibration import count_labels_to_give, squeeze
-from umpteen.models.remote import is_url
-from umpteen.models.store import Part, refuse_finished
 from umpteen.params import check_count, check_number
 from umpteen.progress import Listener
+from umpteen.storage.remote import is_url
+from umpteen.storage.store import Part, refuse_finished
 from umpteen.text.tfidf import Tfidf
 
 PRECOMPUTED = "precomputed"

@@ -18,7 +18,7 @@ import numpy as np
 
 import umpteen
 from umpteen.errors import ModelExistsError, ModelMissingError, ModelUnfinishedError
-from umpteen.models.store import keep_metrics, kept_metrics
+from umpteen.storage.store import keep_metrics, kept_metrics
 
 from ..files import read_files
 from .killing import Killer, count_steps, run

@@ -49,7 +49,7 @@ def command(
     from umpteen.memory import format_bytes
     from umpteen.methods import load as load_method
     from umpteen.methods.blend import Blend
-    from umpteen.models.store import ModelReader
+    from umpteen.storage.store import ModelReader
     from umpteen.tagger import Tagger, load
 
     if (heldout is None) == (like is None):

@@ -52,7 +52,7 @@ def command(
     from umpteen.data.split import split_rows
     from umpteen.demo import gather_corpus
     from umpteen.methods import method_class
-    from umpteen.models.store import ModelReader, keep_metrics
+    from umpteen.storage.store import ModelReader, keep_metrics
     from umpteen.tagger import Tagger
     from umpteen.text.tfidf import Tfidf
 

@@ -63,7 +63,7 @@ def command(
     if json is not None:
         write_json(json, metrics.as_dict())
     if keep:
-        from umpteen.models.store import keep_metrics
+        from umpteen.storage.store import keep_metrics
 
         keep_metrics(model, metrics.as_dict())
 

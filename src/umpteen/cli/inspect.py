@@ -54,8 +54,8 @@ def command(
 def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     """What the manifest and the shards of a model say; of an unfinished one, how far it came."""
     from umpteen.methods import load
-    from umpteen.models.manifest import read_manifest
-    from umpteen.models.store import ModelReader
+    from umpteen.storage.manifest import read_manifest
+    from umpteen.storage.store import ModelReader
 
     manifest = read_manifest(path)
     keys = ("method", "params", "n_train_rows", "n_features", "n_labels", "preprocessing", "umpteen_version")

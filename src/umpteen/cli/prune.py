@@ -29,7 +29,7 @@ def command(
     """
     from umpteen.memory import format_bytes
     from umpteen.methods import load
-    from umpteen.models.store import ModelReader
+    from umpteen.storage.store import ModelReader
 
     whole = load(model)
     smaller = whole.pruned(delta, target)

@@ -101,7 +101,7 @@ def _read_token(file: Path | None) -> str | None:
 def _describe(path: str) -> str:
     """A line about a model; raises what is wrong with it before anything is started."""
     from umpteen.memory import format_bytes
-    from umpteen.models.store import ModelReader
+    from umpteen.storage.store import ModelReader
     from umpteen.tagger import Tagger, load
 
     loaded: Any = load(path)

@@ -169,7 +169,7 @@ def _train_on_texts(
 
 def _tell_metrics(valid: Path | None, metrics: Metrics, model: Path) -> None:
     """Prints how good a model is, and keeps it with the model."""
-    from umpteen.models.store import keep_metrics
+    from umpteen.storage.store import keep_metrics
 
     typer.echo(f"valid      {valid}")
     typer.echo(str(metrics))

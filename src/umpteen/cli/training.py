@@ -37,7 +37,7 @@ def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, mad
 def writing(model: Path) -> Iterator[None]:
     """Around work that writes a model: prints its size and time, or, if it was interrupted, how to continue."""
     from umpteen.memory import format_bytes
-    from umpteen.models.remote import open_model
+    from umpteen.storage.remote import open_model
 
     started = time.perf_counter()
     try:

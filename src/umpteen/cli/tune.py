@@ -66,7 +66,7 @@ def command(
 
     umpteen tune train.txt.xz --method fastxml --trials 40 --metric PSP@5 --model tuned.model
     """
-    from umpteen.models.store import refuse_finished
+    from umpteen.storage.store import refuse_finished
     from umpteen.tagger import Tagger
     from umpteen.tuning import tune
 

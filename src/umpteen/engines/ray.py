@@ -49,8 +49,8 @@ from umpteen.memory import format_bytes
 from umpteen.models.families import model_class
 from umpteen.models.model import Model
 from umpteen.models.partial import Divisible, Merger, RankingMerger, search_by, share_out, take_part
-from umpteen.models.remote import is_url, open_model
 from umpteen.params import check_count, check_flag
+from umpteen.storage.remote import is_url, open_model
 
 WRITERS = ("driver", "workers")
 _ROWS_PER_BLOCK = 4096

@@ -46,7 +46,7 @@ def load(path: PathLike, *, checksums: bool = False) -> Any:
     checksums
         Also read every byte and compare it with its checksum.
     """
-    from umpteen.models.remote import open_model
+    from umpteen.storage.remote import open_model
 
     reader = open_model(path, checksums=checksums)
     manifest = reader.manifest

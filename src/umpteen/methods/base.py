@@ -32,12 +32,12 @@ from umpteen.models.calibration import Calibration
 from umpteen.models.explanation import Explanation
 from umpteen.models.linear import LinearModel
 from umpteen.models.model import Model, check_label_ids
-from umpteen.models.names import Names
-from umpteen.models.remote import create_model, open_model
-from umpteen.models.saving import save_parts
-from umpteen.models.store import ModelReader, ModelWriter, Part
 from umpteen.params import Parameters, check_count, check_number
 from umpteen.progress import Listener, Progress, listening
+from umpteen.storage.names import Names
+from umpteen.storage.remote import create_model, open_model
+from umpteen.storage.saving import save_parts
+from umpteen.storage.store import ModelReader, ModelWriter, Part
 
 #: Parameters that say how to compute, not what: the model's bytes do not depend on them.
 HOW = ("threads", "engine")

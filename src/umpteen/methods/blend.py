@@ -26,9 +26,9 @@ from umpteen.methods.training_data import TrainingData
 from umpteen.models.calibration import Calibration
 from umpteen.models.explanation import Explanation
 from umpteen.models.model import check_ranking_fits
-from umpteen.models.store import Part, fingerprint_parts
 from umpteen.params import check_count
 from umpteen.progress import Listener
+from umpteen.storage.store import Part, fingerprint_parts
 
 #: A model's parts that all members must have in common, and that the blend keeps once.
 _COMMON = ("names", "vocabulary")

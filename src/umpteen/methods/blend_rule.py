@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.errors import ModelCorruptError
 from umpteen.evaluation.metrics import find_hits
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 
 #: What is added to a probability before its logarithm is taken.
 _LEAST = 1e-4

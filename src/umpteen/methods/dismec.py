@@ -33,10 +33,10 @@ from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_b
 from umpteen.methods.ppdsparse import bound_dual_memory, solve_dual
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel
-from umpteen.models.saving import shard_name
-from umpteen.models.store import Part
 from umpteen.params import check_count, check_flag, check_number
 from umpteen.progress import Listener
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 #: Labels solved side by side; kPanelLabels in the kernel.

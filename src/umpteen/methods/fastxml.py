@@ -30,10 +30,10 @@ from umpteen.memory import Estimate, check_fits
 from umpteen.methods.base import Method, train_shards
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import ForestModel, Tree, leaf_depths
-from umpteen.models.saving import shard_name
-from umpteen.models.store import Part
 from umpteen.params import check_count, check_flag, check_number
 from umpteen.progress import Listener, listening
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 SPLIT_LOSSES = ("ndcg", "ndcg5", "precision5")

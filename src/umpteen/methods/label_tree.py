@@ -30,9 +30,9 @@ from umpteen.methods.base import Method
 from umpteen.methods.one_vs_rest import count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.label_tree import LabelTreeModel, TreePart
-from umpteen.models.saving import shard_name
-from umpteen.models.store import Part
 from umpteen.params import check_count, check_number
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 CLUSTERINGS = ("capped", "plain", "balanced")

@@ -20,11 +20,11 @@ from umpteen.errors import DataError, ParamError
 from umpteen.methods.base import Method
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
-from umpteen.models.names import Names
-from umpteen.models.saving import shard_name
-from umpteen.models.store import Part, fingerprint_parts
 from umpteen.params import check_count
 from umpteen.progress import Listener
+from umpteen.storage.names import Names
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part, fingerprint_parts
 
 
 class LabelWeights(NamedTuple):

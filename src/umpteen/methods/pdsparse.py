@@ -47,8 +47,8 @@ from umpteen.memory import Estimate
 from umpteen.methods.one_vs_rest import LabelBlocks, LabelWeights, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel, LinearShard
-from umpteen.models.store import Part
 from umpteen.params import check_count, check_flag, check_number
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 #: The first batch of rows, when W is still 0; they double from there.

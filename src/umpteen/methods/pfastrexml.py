@@ -26,9 +26,9 @@ from umpteen.methods.one_vs_rest import count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import Centroids
 from umpteen.models.linear import LinearShard
-from umpteen.models.saving import shard_name
-from umpteen.models.store import Part
 from umpteen.params import check_count, check_number
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part
 
 #: Labels whose centroids are stored together.
 _LABELS_PER_SHARD = 16384

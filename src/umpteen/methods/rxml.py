@@ -43,9 +43,9 @@ from umpteen.methods.embed import (
 )
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import INDEXES, MAX_KNN, SIMILARITIES, Cluster, EmbeddingModel
-from umpteen.models.saving import shard_name
-from umpteen.models.store import Part
 from umpteen.params import check_count, check_number
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 _ROWS_PER_CLUSTER = 5000

@@ -27,9 +27,9 @@ from umpteen.methods.rxml import with_constant
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import Cluster
 from umpteen.models.low_rank import LowRankModel
-from umpteen.models.saving import shard_name
-from umpteen.models.store import Part
 from umpteen.params import check_count, check_number
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part
 
 
 @dataclass(frozen=True, eq=False)

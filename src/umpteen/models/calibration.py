@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen.errors import DataError, ModelCorruptError
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 
 Floats = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from umpteen.models.explanation import Explanation
 from umpteen.models.linear import ranges
 from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.partial import Merger, Ranking
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 _ARRAYS = ("features", "centre", "regressor", "embedded", "offsets", "label_ptr", "labels")

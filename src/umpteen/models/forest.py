@@ -23,7 +23,7 @@ from umpteen.models.explanation import Explanation
 from umpteen.models.linear import LinearShard, ranges
 from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.partial import Merger, Ranking, rank_entries
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 _ARRAYS = ("children", "weight_ptr", "gaps", "weights", "leaf_ptr", "leaf_labels", "leaf_scores")

@@ -22,7 +22,7 @@ from umpteen.errors import ModelCorruptError
 from umpteen.models.explanation import Explanation
 from umpteen.models.linear import LinearShard
 from umpteen.models.model import allow_labels, rank_labels
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.models.explanation import Explanation
 from umpteen.models.model import allow_labels, check_ranking_fits, rank_labels
 from umpteen.models.partial import Merger, Ranking, RankingMerger
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 MAX_LABELS_PER_SHARD = 65536

@@ -20,7 +20,7 @@ from umpteen.models.embedding import Cluster
 from umpteen.models.explanation import Explanation
 from umpteen.models.model import allow_labels, rank_labels
 from umpteen.models.partial import Merger, Ranking, RankingMerger
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 
 
 class LowRankModel:

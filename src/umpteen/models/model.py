@@ -12,8 +12,8 @@ from umpteen.data.matrix import Csr, offsets
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate, check_fits
 from umpteen.models.explanation import Explanation
-from umpteen.models.store import Part
 from umpteen.params import check_count
+from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen.data.matrix import Csr
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 
 Ranking = tuple[NDArray[np.int32], NDArray[np.float32]]
 

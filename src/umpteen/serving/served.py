@@ -22,14 +22,14 @@ from umpteen.errors import DataError, UmpteenError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.methods.base import Method
 from umpteen.models.calibration import squeeze
-from umpteen.models.manifest import MANIFEST
-from umpteen.models.names import Names
-from umpteen.models.store import METRICS, ModelReader, kept_metrics
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
 from umpteen.serving.problems import Problem, log, without_trace
 from umpteen.serving.settings import Settings
+from umpteen.storage.manifest import MANIFEST
+from umpteen.storage.names import Names
+from umpteen.storage.store import METRICS, ModelReader, kept_metrics
 from umpteen.tagger import PRECOMPUTED, Tagger, load
 from umpteen.text.tfidf import WordCounts
 

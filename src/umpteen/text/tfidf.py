@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
-from umpteen.models.names import Names
-from umpteen.models.store import Part
 from umpteen.params import Parameters, check_count, check_flag
+from umpteen.storage.names import Names
+from umpteen.storage.store import Part
 from umpteen.text.words import STRIP_ACCENTS, run_length, word_table
 from umpteen.threads import resolve_threads
 

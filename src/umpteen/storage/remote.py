@@ -1,5 +1,5 @@
 """The model directory on a file system that is not this machine's: s3://, gs://, memory:// and whatever else fsspec
-knows. The files are those of models/store.py, byte for byte.
+knows. The files are those of storage/store.py, byte for byte.
 
 Object stores cannot rename, but a file appears there whole or not at all. So a part's arrays are written first and
 its record last: a part is there when its record is. There is no lock, and nothing is mapped: parts are read into
@@ -15,8 +15,8 @@ from typing import Any
 
 from umpteen.data.files import PathLike
 from umpteen.errors import MissingExtraError, ModelCorruptError, ModelError, ModelExistsError, ModelMissingError
-from umpteen.models.arrays import decode_array, encode_array
-from umpteen.models.manifest import (
+from umpteen.storage.arrays import decode_array, encode_array
+from umpteen.storage.manifest import (
     MANIFEST,
     check_manifest,
     check_record,
@@ -26,7 +26,7 @@ from umpteen.models.manifest import (
     parse_json,
     refuse_unless_same,
 )
-from umpteen.models.store import PART, ModelReader, ModelWriter, Part, finished_already, unfinished
+from umpteen.storage.store import PART, ModelReader, ModelWriter, Part, finished_already, unfinished
 
 
 def is_url(path: PathLike) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, ModelMissingError
-from umpteen.models.disk import write_synced
+from umpteen.storage.disk import write_synced
 
 #: What arrays and parts may be called, and what arrays may hold.
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")

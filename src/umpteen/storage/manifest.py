@@ -10,7 +10,7 @@ from typing import Any
 
 from umpteen.data.files import PathLike
 from umpteen.errors import ModelCorruptError, ModelExistsError, ModelFormatError, ModelMissingError
-from umpteen.models.arrays import DTYPES, NAME
+from umpteen.storage.arrays import DTYPES, NAME
 
 FORMAT = "umpteen-model"
 FORMAT_VERSION = 1

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.errors import ModelCorruptError
-from umpteen.models.store import Part
+from umpteen.storage.store import Part
 
 #: Bytes of names searched at a time.
 _PIECE = 1 << 18

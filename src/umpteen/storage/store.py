@@ -41,9 +41,9 @@ from umpteen.errors import (
     ModelMissingError,
     ModelUnfinishedError,
 )
-from umpteen.models.arrays import NAME, hash_file, map_array, write_array
-from umpteen.models.disk import explain_os_error, lock_directory, replace_file, sync_directory, write_synced
-from umpteen.models.manifest import (
+from umpteen.storage.arrays import NAME, hash_file, map_array, write_array
+from umpteen.storage.disk import explain_os_error, lock_directory, replace_file, sync_directory, write_synced
+from umpteen.storage.manifest import (
     MANIFEST,
     check_record,
     first_manifest,

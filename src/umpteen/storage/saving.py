@@ -16,9 +16,9 @@ from typing import Any
 
 from umpteen.data.files import PathLike
 from umpteen.errors import ModelError, ModelExistsError
-from umpteen.models.disk import explain_os_error, lock_directory, sync_directory
-from umpteen.models.remote import is_url
-from umpteen.models.store import ModelWriter, Part, is_model
+from umpteen.storage.disk import explain_os_error, lock_directory, sync_directory
+from umpteen.storage.remote import is_url
+from umpteen.storage.store import ModelWriter, Part, is_model
 
 #: Seconds after which a directory that nobody holds is not one that somebody is about to write.
 _ABANDONED = 60.0
