@@ -35,7 +35,7 @@ def trees() -> str:
     """Figure 1: trees in random order, and those first that are best on the training rows."""
     train, test = read("Bibtex")
     model = umpteen.FastXML().fit(train.X, train.Y)
-    forest = model.model_.trees
+    forest = model.model_.scorer.trees
 
     def accuracy(chosen, data) -> float:
         return measure(ForestModel(chosen, train.n_features, train.n_labels), data)["P@5"]
@@ -57,8 +57,8 @@ def balance() -> str:
         train, _ = read(name)
         model = umpteen.FastXML(n_trees=10).fit(train.X, train.Y)
         ideal = math.log2(train.n_rows / model.max_leaf)
-        depths = np.array([tree.mean_depth for tree in model.model_.trees])
-        leaves = np.array([tree.n_leaves for tree in model.model_.trees])
+        depths = np.array([tree.mean_depth for tree in model.model_.scorer.trees])
+        leaves = np.array([tree.n_leaves for tree in model.model_.scorer.trees])
         ratio = depths / ideal
         rows.append([name, f"{depths.mean():.2f}", f"{ideal:.2f}", f"{ratio.mean():.3f} ± {ratio.std():.3f}",
                      f"{train.n_rows / leaves.mean():.1f}"])  # fmt: skip
@@ -98,7 +98,7 @@ def sides() -> str:
             ("PfastreXML, balanced sides", umpteen.PfastreXML(n_trees=n_trees)),
         ):
             metrics = measure(model.fit(train.X, train.Y), test, train)
-            facts = model.model_.describe()
+            facts = model.model_.scorer.describe()
             rows.append([name, title, at_k(metrics), at_k(metrics, "PSP"), f"{facts['weights'] / n_trees:,.0f}",
                          f"{train.n_rows * n_trees / facts['leaves']:.1f}"])  # fmt: skip
     header = ["data", "method", "P@1 / 3 / 5", "PSP@1 / 3 / 5", "weights per tree", "rows per leaf"]

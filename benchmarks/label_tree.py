@@ -8,6 +8,7 @@ Each part writes its section of benchmarks/results/label_tree.md; without names,
 from __future__ import annotations
 
 import contextlib
+import copy
 import statistics
 import tempfile
 from functools import partial
@@ -39,7 +40,7 @@ def settings() -> str:
         seconds = median_time(lambda model=model: model.fit(train.X[~held], train.Y[~held]), 1)
         metrics = measure(model, umpteen.Dataset(train.X[held], train.Y[held]))
         rows.append([describe(params, "as it comes"), f"{seconds:.1f} s", at_k(metrics),
-                     f"{model.model_.nnz / 1e6:.1f} M"])  # fmt: skip
+                     f"{model.model_.scorer.nnz / 1e6:.1f} M"])  # fmt: skip
     return table(["setting", "train", "P@1 / 3 / 5 on held-out rows", "weights"], rows)
 
 
@@ -51,13 +52,17 @@ def candidates(name: str) -> str:
     path = KEPT / f"{name}.model"
     KEPT.mkdir(exist_ok=True)
     with contextlib.suppress(ModelExistsError):  # one that was interrupted goes on where it was
-        umpteen.DiSMEC(threads=2, candidates=umpteen.LabelTree()).fit(train.X, train.Y, path)
+        umpteen.DiSMEC(threads=2, candidate_tree=umpteen.LabelTree()).fit(train.X, train.Y, path)
     model = umpteen.load(path)
-    tree = model.candidates_
-    for title, n in (("all labels", None), ("the tree's 50", 50), ("the tree's 20", 20), ("the tree alone", 0)):
-        model.candidates_ = tree if n else None
-        model.n_candidates = n or 50
-        ranker = tree if n == 0 else model
+    among_all = copy.copy(model)
+    among_all.candidate_tree = None
+    rankers = {
+        "all labels": among_all,
+        "the tree's 50": model.configured(n_candidates=50),
+        "the tree's 20": model.configured(n_candidates=20),
+        "the tree alone": model.candidate_tree,
+    }
+    for title, ranker in rankers.items():
         metrics = measure(ranker, test)
         predict = lambda X, ranker=ranker: ranker.predict_topk(X, 5, threads=2)  # noqa: E731
         batch = time_each(predict, [test.X])[0] / test.n_rows
@@ -71,7 +76,7 @@ def candidates(name: str) -> str:
 PARTS = {
     "settings": ("What the settings do: EURLex-4K, a fifth of the training rows held out", settings),
     **{
-        f"candidates-{name.lower()}": (f"DiSMEC(candidates=LabelTree()) on {name}", partial(candidates, name))
+        f"candidates-{name.lower()}": (f"DiSMEC(candidate_tree=LabelTree()) on {name}", partial(candidates, name))
         for name in ("EURLex-4K", "NPM-Repos")
     },
 }

@@ -45,7 +45,7 @@ def sets() -> str:
                      f"{stats['quality'].max():.2f}", at_k(scores), "yes" if model.post_solved_ else "no",
                      f"{len(stats['dual'])}", f"{seconds:.1f} s", f"{size:.3f} MB",
                      f"{model.active_labels_:.1f}, {model.active_weights_:.1f}", TABLE_3.get(name, "–"),
-                     f"{model.model_.nnz / n_alpha:.2f}"]
+                     f"{model.model_.scorer.nnz / n_alpha:.2f}"]
                 )  # fmt: skip
                 print("  ", *rows[-1], file=sys.stderr)
     header = ["data", "λ", "P@1 held out", "P@1 / 3 / 5", "post-solved", "passes", "train", "model", "k_A, k_W",
@@ -97,7 +97,7 @@ def classes() -> str:
             accuracy = 100 * model.score(X[is_test], Y[is_test])
             table_rows.append(
                 [name, f"{n_labels}", f"PDSparse, {describe(params, 'as it comes')}", f"{seconds:.1f} s",
-                 f"{accuracy:.2f}", f"{model.model_.nnz}"]
+                 f"{accuracy:.2f}", f"{model.model_.scorer.nnz}"]
             )  # fmt: skip
             print("  ", *table_rows[-1], file=sys.stderr)
     header = ["data", "classes", "program", "train", "accuracy", "weights"]

@@ -37,7 +37,7 @@ def sets() -> str:
                 model = umpteen.PPDSparse(threads=2, **params)
                 seconds, scores, size = train_and_write(model, train, test, Path(temporary) / "m")
                 stats, trained = model.stats_, train.label_counts() > 0
-                weights = model.model_.to_weights()[0]
+                weights = model.model_.scorer.to_weights()[0]
                 bound = 2 * train.label_counts()[trained] / max(model.chosen_[0], 1e-9)
                 share = np.asarray(abs(weights).sum(axis=1)).ravel()[trained] / bound
                 rows.append(

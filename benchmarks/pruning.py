@@ -55,14 +55,17 @@ def prune_by_ladder(model, train, test, place: Path) -> list[dict[str, float]]:
 
 
 def measure(model, train, test) -> dict[str, float]:
-    sizes = {"weights": model.model_.nnz, "bytes": sum(part.n_bytes for part in model.model_.to_parts())}
+    sizes = {
+        "weights": model.model_.scorer.nnz,
+        "bytes": sum(part.n_bytes for part in model.model_.scorer.to_parts()),
+    }
     return {**score(model, test, train), **sizes}
 
 
 def weigh(model) -> np.ndarray:
     """How many weights fall into each bin, by size."""
     counts = np.zeros(len(BINS) - 1)
-    for shard in model.model_.shards:
+    for shard in model.model_.scorer.shards:
         counts += np.histogram(np.abs(shard.to_weights()[0].data), BINS)[0]
     return counts
 

@@ -122,13 +122,13 @@ def index() -> str:
     with tempfile.TemporaryDirectory() as temporary:
         settings = {"lambda_": 1.0, "knn": 12, "sharpness": 15, "similarity": "cosine", "n_clusters": 1}
         umpteen.RXML(threads=2, n_learners=2, **settings).fit(train.X, train.Y, Path(temporary) / "m")
-        model = umpteen.load(Path(temporary) / "m")
-        X = model.preprocessing_.transform(test.X)
+        loaded = umpteen.load(Path(temporary) / "m")
+        X = loaded.preprocessing.transform(test.X)
         for kind in ("exact", "usearch"):
-            model.model_.use_index(kind)
-            built = median_time(lambda: model.predict_topk(test.X[:1], 5), 1)
-            batch = median_time(lambda: model.predict_topk(test.X, 5, threads=2), 3) / test.n_rows
-            rows.append([kind, f"{built:.1f} s", f"{batch * 1e3:.3f}", f"{model.model_.recall(X):.4f}",
+            model = loaded.configured(index=kind)
+            built = median_time(partial(model.predict_topk, test.X[:1], 5), 1)
+            batch = median_time(partial(model.predict_topk, test.X, 5, threads=2), 3) / test.n_rows
+            rows.append([kind, f"{built:.1f} s", f"{batch * 1e3:.3f}", f"{model.scorer.recall(X):.4f}",
                          at_k(measure(model, test))])  # fmt: skip
     header = ["index", "first row, with making the index", "predict ms/row, batch", "recall", "P@1 / 3 / 5"]
     return table(header, rows)
@@ -154,7 +154,7 @@ def learners() -> str:
     test = umpteen.Dataset(model.preprocessing_.transform(test.X), test.Y)
     counts, found = list(range(1, 11)), []
     for count in counts:
-        clusters = [cluster for cluster in model.model_.clusters if cluster.learner < count]
+        clusters = [cluster for cluster in model.model_.scorer.clusters if cluster.learner < count]
         found.append(measure(EmbeddingModel(clusters, train.n_features, train.n_labels), test))
     return describe_study("learners", counts, found)
 

@@ -50,14 +50,14 @@ def compare() -> str:
     X = UNIT.transform(test.X)
     model = umpteen.Centroid(weight_type="float32").fit(train.X, train.Y)
     half = umpteen.Centroid().fit(train.X, train.Y)
-    W, _ = model.model_.to_weights()
+    W, _ = model.model_.scorer.to_weights()
     W_dense = np.ascontiguousarray(W.T.toarray())
     rows = [as_csr(X[i], "X") for i in range(N_SINGLE)]
     user_rows = [test.X[i] for i in range(N_SINGLE)]
 
     scorers = {
-        "umpteen, 16-bit weights": (lambda X, **how: half.model_.predict_topk(X, TOP_K, **how), X, rows),
-        "umpteen, 32-bit weights": (lambda X, **how: model.model_.predict_topk(X, TOP_K, **how), X, rows),
+        "umpteen, 16-bit weights": (lambda X, **how: half.model_.scorer.predict_topk(X, TOP_K, **how), X, rows),
+        "umpteen, 32-bit weights": (lambda X, **how: model.model_.scorer.predict_topk(X, TOP_K, **how), X, rows),
         "umpteen, 16-bit, with checks and row scaling": (
             lambda X, **how: half.predict_topk(X, TOP_K, **how), test.X, user_rows,
         ),
@@ -68,7 +68,7 @@ def compare() -> str:
     }  # fmt: skip
     batch = time_all({name: lambda f=f, X=whole: f(X, threads=2) for name, (f, whole, _) in scorers.items()}, 5)
     single = {name: statistics.median(time_each(f, some)) for name, (f, _, some) in scorers.items()}
-    _, scores = model.model_.predict_topk(X, TOP_K)
+    _, scores = model.model_.scorer.predict_topk(X, TOP_K)
     dense = scorers["NumPy dense X @ W.T (BLAS), then partition"][0](X)
     blas = np.array([X[i].toarray()[0] @ W_dense[:, dense[i]] for i in range(X.shape[0])])
     off = float(np.abs(scores - blas).max())

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import umpteen
 from umpteen.errors import DataError, ModelExistsError, NotFittedError, ParamError
-from umpteen.methods import METHODS, method_class
+from umpteen.methods import METHODS, method_class, method_of
 from umpteen.methods.one_vs_rest import OneVsRest
 
 from .files import read_files
@@ -36,13 +36,13 @@ def all_scores(model, X):
 @every_method
 def test_old_labels_stay_and_new_ones_follow(cls, tiny):
     model = cls(tfidf=True, labels_per_shard=10).fit(tiny.X, tiny.Y[:, :N_OLD])
-    before, n_shards = all_scores(model, tiny.X), len(model.model_.shards)
+    before, n_shards = all_scores(model, tiny.X), len(model.model_.scorer.shards)
     assert model.add_labels(tiny.X, tiny.Y[:, N_OLD:]) is model
     after = all_scores(model, tiny.X)
     assert after.shape == (300, 40)
     np.testing.assert_array_equal(after[:, :N_OLD], before)
-    assert len(model.model_.shards) == n_shards + 2  # 15 labels, 10 a shard
-    assert model.n_labels_ == model.model_.n_labels == 40
+    assert len(model.model_.scorer.shards) == n_shards + 2  # 15 labels, 10 a shard
+    assert model.n_labels_ == model.model_.scorer.n_labels == 40
     np.testing.assert_array_equal(model.train_counts_.counts, tiny.label_counts())
     assert model.train_counts_.n_rows == 300
     together = cls(tfidf=True, labels_per_shard=10).fit(tiny.X, tiny.Y)
@@ -61,9 +61,9 @@ def test_the_same_blocks_of_labels_give_the_same_bytes(cls, tiny, tmp_path):
         place = tmp_path / "-".join(["m", *options])
         model.fit(tiny.X, Y, place / "one", label_names=names)
         model.fit(tiny.X, Y[:, :24], place / "two", label_names=names[:24])
-        umpteen.load(place / "two").add_labels(tiny.X, Y[:, 24:], names[24:], place / "grown")
+        method_of(umpteen.load(place / "two")).add_labels(tiny.X, Y[:, 24:], names[24:], place / "grown")
         same_bytes(place / "one", place / "grown")
-        in_memory = umpteen.load(place / "two").add_labels(tiny.X, Y[:, 24:], names[24:])
+        in_memory = method_of(umpteen.load(place / "two")).add_labels(tiny.X, Y[:, 24:], names[24:])
         in_memory.save(place / "saved")
         same_bytes(place / "one", place / "saved")
         # Over the very files its old shards are mapped from.
@@ -82,18 +82,18 @@ def test_the_same_blocks_of_labels_give_the_same_bytes(cls, tiny, tmp_path):
 def test_a_loaded_model_grows_twice(cls, tiny, tmp_path):
     names = [f"n{i}" for i in range(40)]
     cls(labels_per_shard=16).fit(tiny.X, tiny.Y[:, :20], tmp_path / "m", label_names=names[:20])
-    model = umpteen.load(tmp_path / "m")
+    model = method_of(umpteen.load(tmp_path / "m"))
     assert model.predict_topk(tiny.X, 5, include=["n3"])[0].max() == 3
     model.add_labels(tiny.X, tiny.Y[:, 20:30], names[20:30])
     model.add_labels(tiny.X, tiny.Y[:, 30:], names[30:], tmp_path / "grown")
-    again = umpteen.load(tmp_path / "grown", checksums=True)
+    again = method_of(umpteen.load(tmp_path / "grown", checksums=True))
     for grown in (model, again):
         assert list(grown.label_names_) == names
         assert grown.predict_topk(tiny.X, 5, include=["n35"])[0].max() == 35
         np.testing.assert_array_equal(grown.train_counts_.counts, tiny.label_counts())
     np.testing.assert_array_equal(all_scores(model, tiny.X), all_scores(again, tiny.X))
     # The model it came from is still what it was.
-    assert umpteen.load(tmp_path / "m", checksums=True).n_labels_ == 20
+    assert umpteen.load(tmp_path / "m", checksums=True).n_labels == 20
 
 
 @every_method
@@ -110,7 +110,10 @@ def test_the_rows_may_be_others(cls, tiny):
     weighted = sp.csr_matrix(tiny.X.multiply(model.preprocessing_.idf))[rows]
     alone = cls().fit(weighted, tiny.Y[rows, N_OLD:])
     np.testing.assert_allclose(
-        model.model_.to_weights()[0][N_OLD:].toarray(), alone.model_.to_weights()[0].toarray(), rtol=0.01, atol=0.03
+        model.model_.scorer.to_weights()[0][N_OLD:].toarray(),
+        alone.model_.scorer.to_weights()[0].toarray(),
+        rtol=0.01,
+        atol=0.03,
     )
 
 
@@ -132,7 +135,7 @@ def test_bad_input_is_refused_and_changes_nothing(cls, tiny, tmp_path):
     before = all_scores(plain, X)
     for model, arguments, message in [
         (plain, (X[:, :7], Y), "X must have 200 columns, but has 7"),
-        (plain, (X[:9], Y), "X and Y must have as many rows, but have 9 and 300"),
+        (plain, (X[:9], Y), "X and Y must have the same number of rows, but have 9 and 300"),
         (plain, (X, Y[:, :0]), "training needs at least one label, but there is none"),
         (plain, (X[:0], Y[:0]), "training needs at least one row, but there is none"),
         (plain, (X, Y * -1), "Y_new must hold 0 where a row lacks a label"),
@@ -155,7 +158,7 @@ def test_bad_input_is_refused_and_changes_nothing(cls, tiny, tmp_path):
     plain.set_params(weight_type="float16")
     plain.save(tmp_path / "m")
     with pytest.raises(ModelExistsError, match="a finished model is already there"):
-        umpteen.load(tmp_path / "m").add_labels(X, Y, None, tmp_path / "m")
+        method_of(umpteen.load(tmp_path / "m")).add_labels(X, Y, None, tmp_path / "m")
     assert plain.n_labels_ == named.n_labels_ == N_OLD
     np.testing.assert_array_equal(all_scores(plain, X), before)
 
@@ -172,7 +175,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cls, tiny, tmp_path):
 
     cls(labels_per_shard=4).fit(tiny.X, tiny.Y[:, :N_OLD], tmp_path / "m")
     arguments = (tiny.X, tiny.Y[:, N_OLD:], None, tmp_path / "grown")
-    model = umpteen.load(tmp_path / "m")
+    model = method_of(umpteen.load(tmp_path / "m"))
     with pytest.raises(Stop):
         model.add_labels(*arguments, progress=stop)
     assert model.n_labels_ == N_OLD
@@ -187,10 +190,10 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cls, tiny, tmp_path):
     with pytest.raises(ModelExistsError, match=r"whose fingerprint differs, .* \(model was"):
         other.add_labels(*arguments)
     told = []
-    umpteen.load(tmp_path / "m").add_labels(*arguments, progress=told.append)
+    method_of(umpteen.load(tmp_path / "m")).add_labels(*arguments, progress=told.append)
     assert told[0].shards_done >= 2  # shards in work beside the second may have got done too
     assert told[-1].shards_done == 4
-    umpteen.load(tmp_path / "m").add_labels(*arguments[:3], tmp_path / "at once")
+    method_of(umpteen.load(tmp_path / "m")).add_labels(*arguments[:3], tmp_path / "at once")
     same_bytes(tmp_path / "grown", tmp_path / "at once")
 
 
@@ -201,8 +204,8 @@ def test_old_shards_are_mapped_not_read(tmp_path):
     rng = np.random.default_rng(0)
     X, Y = rng.random((1000, 500), np.float32), rng.random((1000, 4000)) < 0.004
     umpteen.Centroid(labels_per_shard=100).fit(X, Y, tmp_path / "m")
-    model = umpteen.load(tmp_path / "m")
-    stored = sum(shard.weights.nbytes for shard in model.model_.shards)
+    model = method_of(umpteen.load(tmp_path / "m"))
+    stored = sum(shard.weights.nbytes for shard in model.model_.scorer.shards)
     tracemalloc.start()
     model.add_labels(X[:20], np.eye(20, 1), None, tmp_path / "grown")
     peak = tracemalloc.get_traced_memory()[1]

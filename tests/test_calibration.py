@@ -115,7 +115,7 @@ def test_probabilities_on_real_rows(bibtex, method, tmp_path):
     model.save(tmp_path / "m")
     loaded = umpteen.load(tmp_path / "m")
     np.testing.assert_array_equal(loaded.predict_topk_proba(test.X, 5)[1], said)
-    np.testing.assert_array_equal(loaded.calibration_.label_thresholds, model.calibration_.label_thresholds)
+    np.testing.assert_array_equal(loaded.calibration.label_thresholds, model.calibration_.label_thresholds)
 
 
 def test_reliability():

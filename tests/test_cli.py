@@ -113,7 +113,7 @@ def test_valid_data_is_read_once_and_checked_before_training(tmp_path, files, mo
 
 def test_set_reaches_the_method(tmp_path, files):
     run("train", files[0], "--model", tmp_path / "m", "--set", "tfidf=true", "--set", "weight_type=float32")
-    params = umpteen.load(tmp_path / "m").get_params()
+    params = umpteen.load(tmp_path / "m").params
     assert params["tfidf"] is True
     assert params["weight_type"] == "float32"
 
@@ -192,9 +192,9 @@ def test_inspect_model_and_data(files, model):
 def test_prune_makes_a_smaller_model(tmp_path, files, model):
     out = run("prune", model, "--delta", "0.1", "--model", tmp_path / "small")
     whole, small = umpteen.load(model), umpteen.load(tmp_path / "small", checksums=True)
-    assert 0 < small.model_.nnz < whole.model_.nnz
-    assert re.search(rf"before     {model} \([\d.]+ KB, {whole.model_.nnz:,} weights\)", out)
-    assert re.search(rf"after      {tmp_path / 'small'} \([\d.]+ KB, {small.model_.nnz:,} weights\)", out)
+    assert 0 < small.scorer.nnz < whole.scorer.nnz
+    assert re.search(rf"before     {model} \([\d.]+ KB, {whole.scorer.nnz:,} weights\)", out)
+    assert re.search(rf"after      {tmp_path / 'small'} \([\d.]+ KB, {small.scorer.nnz:,} weights\)", out)
     assert "note" not in out
     again = run("prune", tmp_path / "small", "--delta", "0.01", "--model", tmp_path / "same")
     assert "note: no weight is smaller than 0.01, so nothing was dropped" in again
@@ -224,10 +224,10 @@ def test_add_labels_grows_a_model(tmp_path, files):
     assert re.search(rf"model      {tmp_path / 'grown'} \(.*B, 2 shards, [\d.]+ s\)", out)
     assert "labels     12 as before, and the new ones 12 to 15" in out
     grown, together = umpteen.load(tmp_path / "grown", checksums=True), umpteen.Centroid().fit(data.X, data.Y)
-    assert list(grown.label_names_) == names
+    assert list(grown.label_names) == names
     for a, b in zip(grown.predict_topk(data.X, 16), together.predict_topk(data.X, 16), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert umpteen.load(tmp_path / "m").n_labels_ == 12
+    assert umpteen.load(tmp_path / "m").n_labels == 12
     assert "nDCG" in run("evaluate", tmp_path / "grown", files[1])
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import umpteen
 from umpteen.errors import ModelError, UmpteenError
+from umpteen.methods import method_of
 from umpteen.storage.store import keep_metrics, kept_metrics
 
 from .conftest import ROOT
@@ -52,7 +53,7 @@ def writes(data, folder, place):
         "tagger": lambda: umpteen.Tagger(umpteen.Centroid(weight_type="float32")).fit(texts, labels, place),
         "save": lambda: centroid.save(place),
         "pruned": lambda: centroid.pruned(0.0001, place),
-        "add_labels": lambda: centroid.add_labels(data.X, data.Y, None, place),
+        "add_labels": lambda: method_of(centroid).add_labels(data.X, data.Y, None, place),
         "blend": lambda: umpteen.Blend([centroid, forest]).fit(data.X[300:], data.Y[300:], place),
     }
 

@@ -139,7 +139,7 @@ def test_the_dual_solver_ends_where_newtons_does(simd, bibtex, params):
     sums = {}
     for solver, eps in (("newton", 1e-4), ("dual", 1e-2)):
         model = umpteen.DiSMEC(solver=solver, eps=eps, prune=0, weight_type="float32", **params)
-        W, b = model.fit(train.X, train.Y[:, :32]).model_.to_weights()
+        W, b = model.fit(train.X, train.Y[:, :32]).model_.scorer.to_weights()
         costs = model.positive_costs(train.label_counts(), train.n_rows)
         sums[solver] = [
             svm_objective(X, Y[:, i], W[i].toarray().ravel(), b[i] / model.bias, model.C, model.bias, costs[i])
@@ -260,9 +260,9 @@ def test_pruning_later_equals_training_with_it(tmp_path, tiny, weight_type):
     umpteen.DiSMEC(prune=0, **options).fit(tiny.X, tiny.Y, tmp_path / "whole")
     later = umpteen.load(tmp_path / "whole").pruned(0.05, tmp_path / "small")
     once = umpteen.DiSMEC(prune=0.05, **options).fit(tiny.X, tiny.Y)
-    assert later.prune == umpteen.load(tmp_path / "small").prune == 0.05
-    assert later.get_params() == once.get_params()
-    (got, got_bias), (want, want_bias) = later.model_.to_weights(), once.model_.to_weights()
+    assert later.params["prune"] == umpteen.load(tmp_path / "small").params["prune"] == 0.05
+    assert later.params == once.model_.params
+    (got, got_bias), (want, want_bias) = later.scorer.to_weights(), once.model_.scorer.to_weights()
     np.testing.assert_array_equal(got_bias, want_bias)
     got, want = got.toarray(), want.toarray()
     differ = got != want
@@ -275,16 +275,16 @@ def test_pruning_later_equals_training_with_it(tmp_path, tiny, weight_type):
     # Smaller than what it was trained with: nothing is left to drop, and the parameter still tells what was dropped.
     again = later.pruned(0.01)
     assert again.prune == 0.05
-    assert again.model_.nnz == later.model_.nnz
+    assert again.model_.scorer.nnz == later.model_.scorer.nnz
 
 
 def test_positive_weight_is_a_repeated_row(tiny):
     """A label's rows counting twice is the same as standing there twice."""
     model = umpteen.DiSMEC(positive_weight=2.0, eps=1e-4, prune=0, weight_type="float32")
-    once = model.fit(tiny.X, tiny.Y[:, [5]]).model_.shards[0].to_weights()
+    once = model.fit(tiny.X, tiny.Y[:, [5]]).model_.scorer.shards[0].to_weights()
     rows = np.flatnonzero(tiny.Y[:, 5].toarray())
     X, Y = sp.vstack([tiny.X, tiny.X[rows]]), sp.vstack([tiny.Y[:, [5]], tiny.Y[rows][:, [5]]])
-    plain = umpteen.DiSMEC(eps=1e-4, prune=0, weight_type="float32").fit(X, Y).model_.shards[0].to_weights()
+    plain = umpteen.DiSMEC(eps=1e-4, prune=0, weight_type="float32").fit(X, Y).model_.scorer.shards[0].to_weights()
     np.testing.assert_allclose(once[0].toarray(), plain[0].toarray(), atol=2e-3)
     np.testing.assert_allclose(once[1], plain[1], atol=2e-3)
 

@@ -81,4 +81,4 @@ def test_many_machines(tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     environment["PYTHONPATH"] = str(Path(umpteen.__file__).parent.parent)
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=120)
-    assert umpteen.load(tmp_path / "laptop.model").n_labels_ == 100
+    assert umpteen.load(tmp_path / "laptop.model").n_labels == 100

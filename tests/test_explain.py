@@ -13,7 +13,7 @@ from umpteen.errors import ParamError
 @pytest.mark.parametrize("method", [umpteen.DiSMEC(), umpteen.PPDSparse(lambda_=0.1), umpteen.Centroid()])
 def test_linear_contributions_are_weight_times_value_and_add_up(tiny, method):
     model = method.fit(tiny.X, tiny.Y)
-    W, bias = model.model_.to_weights()
+    W, bias = model.model_.scorer.to_weights()
     X = model.preprocessing_.transform(tiny.X)
     labels, scores = model.predict_topk(tiny.X, 3)
     for i in range(20):
@@ -43,10 +43,10 @@ def test_forest_votes_add_up_and_follow_the_splits(tiny, method):
     model = method.fit(tiny.X, tiny.Y)
     X = model.preprocessing_.transform(tiny.X)
     labels, scores = model.predict_topk(tiny.X, 3)
-    leaves = model.model_.find_leaves(X)
+    leaves = model.model_.scorer.find_leaves(X)
     voted = 0
     for i in range(20):
-        dense = np.append(X[i].toarray().ravel(), model.model_.trees[0].bias)
+        dense = np.append(X[i].toarray().ravel(), model.model_.scorer.trees[0].bias)
         for label, score in zip(labels[i], scores[i], strict=True):
             if label < 0:
                 continue
@@ -60,7 +60,7 @@ def test_forest_votes_add_up_and_follow_the_splits(tiny, method):
             assert (found.contributions >= 0).all()
             for vote in found.votes:
                 voted += 1
-                tree = model.model_.trees[vote["tree"]]
+                tree = model.model_.scorer.trees[vote["tree"]]
                 assert vote["leaf"] == leaves[i, vote["tree"]]
                 child = 0
                 for split in vote["splits"]:

@@ -192,7 +192,7 @@ def test_sides_count_alike_when_balanced(tiny):
 
 def test_training_rows_find_the_leaves_they_made(simd, tiny):
     """Leaves keep the mean of the rows that end in them: routing at prediction is routing at training."""
-    model = umpteen.FastXML(n_trees=3, labels_per_leaf=1000).fit(tiny.X, tiny.Y).model_
+    model = umpteen.FastXML(n_trees=3, labels_per_leaf=1000).fit(tiny.X, tiny.Y).model_.scorer
     leaves = model.find_leaves(tiny.X)
     Y = tiny.Y.toarray()
     for t, tree in enumerate(model.trees):
@@ -209,7 +209,7 @@ def test_prediction_is_that_of_the_slow_twin(simd, bibtex):
     model = umpteen.FastXML(n_trees=4, threads=2).fit(train.X[:1500], train.Y[:1500])
     X = test.X[:200]
     labels, scores = model.predict_topk(X, 159)
-    want = forest_scores(model.model_.trees, X, 159)
+    want = forest_scores(model.model_.scorer.trees, X, 159)
     for i in range(200):
         n = (want[i] > 0).sum()
         assert (labels[i, n:] == -1).all()
@@ -227,19 +227,19 @@ def test_wide_ids_where_there_are_many_features_and_labels():
     )
     Y = sp.csr_matrix((np.ones(n), (np.arange(n), group * 6990 + 5)), (n, n_labels))
     model = umpteen.FastXML(n_trees=5, max_leaf=2).fit(X, Y)
-    tree = model.model_.trees[0]
+    tree = model.model_.scorer.trees[0]
     assert tree.gaps.dtype == np.uint16
     assert tree.leaf_labels.dtype == np.int32
     assert (model.predict_topk(X, 1)[0][:, 0] == group * 6990 + 5).mean() > 0.9
     np.testing.assert_allclose(
         model.predict_topk(X[:20], 1)[1][:, 0],
-        forest_scores(model.model_.trees, X[:20], n_labels).max(axis=1),
+        forest_scores(model.model_.scorer.trees, X[:20], n_labels).max(axis=1),
         rtol=1e-5,
     )
 
 
 def test_leaves_have_few_rows_and_the_best_labels(tiny):
-    model = umpteen.FastXML(n_trees=2, max_leaf=25, labels_per_leaf=2).fit(tiny.X, tiny.Y).model_
+    model = umpteen.FastXML(n_trees=2, max_leaf=25, labels_per_leaf=2).fit(tiny.X, tiny.Y).model_.scorer
     leaves = model.find_leaves(tiny.X)
     Y = tiny.Y.toarray()
     for t, tree in enumerate(model.trees):
@@ -267,13 +267,17 @@ def test_seeds_make_trees_and_threads_do_not(tmp_path, tiny):
 def test_added_trees_are_those_a_larger_forest_has(tmp_path, tiny, cls):
     cls(n_trees=7).fit(tiny.X, tiny.Y).save(tmp_path / "seven")
     model = cls(n_trees=3).fit(tiny.X, tiny.Y, tmp_path / "three")
-    model = umpteen.load(tmp_path / "three").add_trees(1, tiny.X, tiny.Y).add_trees(3, tiny.X, tiny.Y)
+    model = (
+        umpteen.FastXML.from_model(umpteen.load(tmp_path / "three"))
+        .add_trees(1, tiny.X, tiny.Y)
+        .add_trees(3, tiny.X, tiny.Y)
+    )
     assert model.n_trees == 7
     model.save(tmp_path / "grown")
     seven, grown = read_files(tmp_path / "seven"), read_files(tmp_path / "grown")
     seven.pop("manifest.json"), grown.pop("manifest.json")
     assert seven == grown
-    assert umpteen.load(tmp_path / "grown").get_params()["n_trees"] == 7
+    assert umpteen.load(tmp_path / "grown").params["n_trees"] == 7
     with pytest.raises(DataError, match="trees can only be added on the data the forest was trained on"):
         model.add_trees(1, tiny.X * 2, tiny.Y)
     with pytest.raises(DataError, match="trees can only be added on the data the forest was trained on"):
@@ -281,7 +285,7 @@ def test_added_trees_are_those_a_larger_forest_has(tmp_path, tiny, cls):
 
 
 def test_damaged_trees_are_refused_or_harmless(tiny):
-    model = umpteen.FastXML(n_trees=2).fit(tiny.X, tiny.Y).model_
+    model = umpteen.FastXML(n_trees=2).fit(tiny.X, tiny.Y).model_.scorer
     for name, change, message in [
         ("children", lambda a: np.zeros_like(a), "inner nodes that come after"),
         ("children", lambda a: np.full_like(a, -100_000), "children must be its leaves"),
@@ -340,7 +344,7 @@ def test_odd_data_end_with_a_valid_forest(cls, case, tmp_path):
     assert np.isfinite(scores[labels >= 0]).all()
     if Y.nnz == 0:
         assert (labels == -1).all()
-    leaves = model.model_.find_leaves(as_csr(X, "X"))
+    leaves = model.model_.scorer.find_leaves(as_csr(X, "X"))
     assert leaves.min() >= 0
 
 
@@ -364,7 +368,7 @@ def test_deep_trees_do_not_overflow():
     # And grown: values so far apart that each split takes the largest alone.
     X = sp.csr_matrix(2.0 ** -np.arange(60)[:, None])
     model = umpteen.FastXML(n_trees=2, max_leaf=1, C_delta=1000).fit(X, sp.identity(60, format="csr"))
-    assert model.model_.describe()["leaves"] >= 4
+    assert model.model_.scorer.describe()["leaves"] >= 4
 
 
 @pytest.mark.parametrize(
@@ -379,7 +383,7 @@ def test_parameters_are_checked(tiny, bad):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"alpha": 1.5}, {"alpha": -1}, {"gamma": -1}, {"candidates": 0}, {"A": -1}, {"B": 0}]
+    "bad", [{"alpha": 1.5}, {"alpha": -1}, {"gamma": -1}, {"n_candidates": 0}, {"A": -1}, {"B": 0}]
 )
 def test_parameters_of_pfastrexml_are_checked(tiny, bad):
     (name,) = bad
@@ -397,7 +401,7 @@ def test_pfastrexml_scores_are_the_formulas(tiny):
     Y = tiny.Y.toarray()
     means = (Y.T @ X) / Y.sum(axis=0)[:, None]
     near = 1 / (1 + np.exp(5.0 * ((X[:, None, :] - means[None]) ** 2).sum(axis=2)))
-    trees = forest_scores(model.model_.trees, as_csr(tiny.X, "X"), 40)
+    trees = forest_scores(model.model_.scorer.trees, as_csr(tiny.X, "X"), 40)
     want = trees**0.7 * near**0.3
     for i in range(300):
         n = (trees[i] > 0).sum()

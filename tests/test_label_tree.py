@@ -105,19 +105,19 @@ def test_balanced_clusters_have_one_size(n):
 def test_labels_that_look_alike_are_split_all_the_same(some):
     Y = sp.hstack([some.Y[:, :1]] * 50, format="csr")  # the same rows: no direction tells them apart
     model = LabelTree(n_trees=1, branching=4, max_leaf=5).fit(some.X, Y)
-    assert model.model_.n_nodes > 4
+    assert model.model_.scorer.n_nodes > 4
     assert sorted(model.predict_topk(some.X[:1], 50)[0][0].tolist()) != [-1] * 50
 
 
 def test_a_tree_holds_each_trained_label_once(some, deep):
     trained = set(np.flatnonzero(np.diff(some.Y.tocsc().indptr)).tolist())
-    trees = deep.model_._trees
+    trees = deep.model_.scorer._trees
     assert len(trees) == 2
     for tree in trees:
         labels = [c for part in tree.parts for c in part.children.tolist() if c >= 0]
         assert sorted(labels) == sorted(trained)
         assert all(len(part.children_of(n)) <= 6 for part in tree.parts for n in range(part.n_nodes))
-    assert deep.model_.describe()["mean_depth"] > 2
+    assert deep.model_.scorer.describe()["mean_depth"] > 2
 
 
 @pytest.mark.parametrize("near", [None, -0.8])
@@ -232,7 +232,7 @@ def test_search_is_that_of_the_twin(some, deep, simd, beam):
     X = deep.preprocessing_.transform(some.X[:25])
     labels, scores = deep.predict_topk(some.X[:25], 120)
     for i in range(25):
-        trees = [search_tree(tree.parts, X[i].toarray().ravel(), beam) for tree in deep.model_._trees]
+        trees = [search_tree(tree.parts, X[i].toarray().ravel(), beam) for tree in deep.model_.scorer._trees]
         reached = sorted(set().union(*trees))
         want = {c: np.log(np.mean([np.exp(tree.get(c, -np.inf)) for tree in trees])) for c in reached}
         got = dict(zip(labels[i].tolist(), scores[i].tolist(), strict=True))
@@ -246,7 +246,7 @@ def test_search_is_that_of_the_twin(some, deep, simd, beam):
 
 def test_full_beam_equals_exhaustive_search(some, deep):
     """Every label that was trained is scored, and as along its one path."""
-    deep.set_params(beam=deep.model_.n_nodes)
+    deep.set_params(beam=deep.model_.scorer.n_nodes)
     labels, scores = deep.predict_topk(some.X[:40], 120)
     trained = np.flatnonzero(np.diff(some.Y.tocsc().indptr))
     for i in range(40):
@@ -275,21 +275,21 @@ def test_restricted_searches_follow_only_what_is_left(some, deep):
 
 
 def test_shards_are_subtrees_and_their_bytes_do_not_depend_on_threads(some, deep):
-    parts = deep.model_.to_parts()
+    parts = deep.model_.scorer.to_parts()
     assert [part.scalars["begins_tree"] for part in parts].count(True) == 2
     assert len(parts) > 6
     one = LabelTree(n_trees=2, branching=3, max_leaf=6, labels_per_shard=40, threads=1).fit(some.X, some.Y)
-    for a, b in zip(parts, one.model_.to_parts(), strict=True):
+    for a, b in zip(parts, one.model_.scorer.to_parts(), strict=True):
         for name, array in a.arrays.items():
             np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
     whole = LabelTree(n_trees=2, branching=3, max_leaf=6, labels_per_shard=1000).fit(some.X, some.Y)
-    assert len(whole.model_.parts) == 2
+    assert len(whole.model_.scorer.parts) == 2
     for a, b in zip(whole.predict_topk(some.X, 5), deep.predict_topk(some.X, 5), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_a_damaged_tree_is_refused(deep):
-    first, *others = deep.model_.parts
+    first, *others = deep.model_.scorer.parts
     n_labels = deep.n_labels_
     broken = {
         "children": first.children + n_labels,
@@ -308,10 +308,10 @@ def test_a_damaged_tree_is_refused(deep):
     cycle[cycle < 0] = ~0  # back to the root
     with pytest.raises(ModelCorruptError, match="must come behind its one parent"):
         LabelTreeModel([dataclasses.replace(first, children=cycle), *others], deep.n_features_in_, n_labels)
-    twice = next(i for i, part in enumerate(deep.model_.parts) if (part.children >= 0).sum() > 1)
-    children = deep.model_.parts[twice].children.copy()
+    twice = next(i for i, part in enumerate(deep.model_.scorer.parts) if (part.children >= 0).sum() > 1)
+    children = deep.model_.scorer.parts[twice].children.copy()
     children[children >= 0] = children[children >= 0][0]
-    parts = list(deep.model_.parts)
+    parts = list(deep.model_.scorer.parts)
     parts[twice] = dataclasses.replace(parts[twice], children=children)
     with pytest.raises(ModelCorruptError, match="a label may stand in a tree once, but label .* stands there twice"):
         LabelTreeModel(parts, deep.n_features_in_, n_labels)
@@ -345,7 +345,7 @@ def test_the_estimate_covers_model_and_memory(more, prune):
     model = LabelTree(n_trees=2, branching=3, max_leaf=6, prune=prune)
     estimate = model.estimate(as_csr(more.X, "X"), as_csr(more.Y, "Y"))
     model.fit(more.X, more.Y)
-    stored = sum(array.nbytes for part in model.model_.to_parts() for array in part.arrays.values())
+    stored = sum(array.nbytes for part in model.model_.scorer.to_parts() for array in part.arrays.values())
     assert stored <= estimate.model_bytes <= estimate.peak_bytes
 
 
@@ -356,20 +356,20 @@ def test_values_that_no_sum_can_hold_are_refused(more):
         LabelTree(normalize=False).fit(X, more.Y)
 
 
-# --- DiSMEC(candidates=tree) ----------------------------------------------------------------------------------------
+# --- DiSMEC(candidate_tree=tree) ------------------------------------------------------------------------------------
 
 
 def test_candidates_are_ranked_by_the_linear_model(some, deep, tmp_path):
     exact = umpteen.DiSMEC().fit(some.X, some.Y)
-    all_of_them = umpteen.DiSMEC(candidates=deep.set_params(beam=10_000), n_candidates=120).fit(some.X, some.Y)
+    all_of_them = umpteen.DiSMEC(candidate_tree=deep.set_params(beam=10_000), n_candidates=120).fit(some.X, some.Y)
     want, got = exact.predict_topk(some.X, 7), all_of_them.predict_topk(some.X, 7)
     np.testing.assert_allclose(got[1], want[1], rtol=1e-4, atol=1e-5)
     assert (got[0] == want[0]).mean() > 0.999  # scores are summed in another order
     deep.set_params(beam=10)
-    few = umpteen.DiSMEC(candidates=deep, n_candidates=8).fit(some.X, some.Y)
+    few = umpteen.DiSMEC(candidate_tree=deep, n_candidates=8).fit(some.X, some.Y)
     proposed, _ = deep.predict_topk(some.X, 8)
     labels, scores = few.predict_topk(some.X, 3)
-    W, bias = few.model_.to_weights()
+    W, bias = few.model_.scorer.to_weights()
     X = few.preprocessing_.transform(some.X)
     dense = X @ W.T.toarray() + bias
     for i in range(50):
@@ -382,18 +382,18 @@ def test_candidates_are_ranked_by_the_linear_model(some, deep, tmp_path):
 
 
 def test_an_unfitted_tree_is_trained_along(some):
-    model = umpteen.DiSMEC(candidates=LabelTree(branching=4, max_leaf=10)).fit(some.X, some.Y)
-    assert not hasattr(model.candidates, "model_")
-    assert model.candidates_.n_labels_ == 120
+    model = umpteen.DiSMEC(candidate_tree=LabelTree(branching=4, max_leaf=10)).fit(some.X, some.Y)
+    assert not hasattr(model.candidate_tree, "model_")
+    assert model.model_.candidate_tree.n_labels == 120
     assert (model.predict_topk(some.X, 5, exclude=[3])[0] != 3).all()
     assert model.predict_topk(some.X[:2], 200)[0].shape == (2, 200)
-    with pytest.raises(ParamError, match="labels can only be added to a model without candidates"):
+    with pytest.raises(ParamError, match="labels can only be added to a model without a candidate_tree"):
         model.add_labels(some.X, some.Y[:, :1])
-    with pytest.raises(ParamError, match="candidates must be a LabelTree or None, but is 'tree'"):
-        umpteen.DiSMEC(candidates="tree").fit(some.X, some.Y)
+    with pytest.raises(ParamError, match="candidate_tree must be a LabelTree or None, but is 'tree'"):
+        umpteen.DiSMEC(candidate_tree="tree").fit(some.X, some.Y)
 
 
 def test_a_tree_of_another_shape_is_refused(some, tiny):
     tree = LabelTree().fit(tiny.X, tiny.Y)
-    with pytest.raises(ParamError, match="candidates must have 250 features and 120 labels, but has 200 and 40"):
-        umpteen.DiSMEC(candidates=tree).fit(some.X, some.Y)
+    with pytest.raises(ParamError, match="candidate_tree must have 250 features and 120 labels, but has 200 and 40"):
+        umpteen.DiSMEC(candidate_tree=tree).fit(some.X, some.Y)

@@ -184,7 +184,7 @@ def test_positive_weight_is_a_repeated_row(tiny):
 
     def fit(X, Y, **params):
         model = umpteen.DiSMEC(loss="logistic", eps=1e-4, prune=0, weight_type="float32", **params)
-        return model.fit(X, Y).model_.shards[0].to_weights()
+        return model.fit(X, Y).model_.scorer.shards[0].to_weights()
 
     once = fit(tiny.X, tiny.Y[:, [5]], positive_weight=2.0)
     rows = np.flatnonzero(tiny.Y[:, 5].toarray())
@@ -200,7 +200,7 @@ def test_propensity_reaches_the_kernel(tiny):
     model = umpteen.DiSMEC(loss="logistic", propensity=True, prune=0, weight_type="float32").fit(tiny.X, tiny.Y)
     costs = model.positive_costs(tiny.label_counts(), tiny.n_rows)
     W, b, _ = solve(unit(tiny.X), tiny.Y, cost=costs)
-    for shard in model.model_.shards:
+    for shard in model.model_.scorer.shards:
         weights, bias = shard.to_weights()
         np.testing.assert_array_equal(weights.toarray(), W[shard.label_ids])
         np.testing.assert_array_equal(bias, b[shard.label_ids].astype(np.float32))
@@ -220,7 +220,7 @@ def test_accuracy_on_bibtex_and_after_loading(bibtex, tmp_path, C, floor):
     found = [metrics[f"P@{k}"] for k in (1, 3, 5)]
     assert np.all(np.array(found) >= floor), found
     loaded = umpteen.load(tmp_path / "m")
-    assert loaded.loss == "logistic"
+    assert loaded.params["loss"] == "logistic"
     again = loaded.predict_topk(test.X, 5)
     np.testing.assert_array_equal(again[0], labels)
     np.testing.assert_array_equal(again[1], scores)
@@ -241,7 +241,7 @@ def test_the_command_line_sets_the_loss(tmp_path, tiny):
     result = CliRunner().invoke(app, [str(arg) for arg in args])
     assert result.exit_code == 0, result.output
     model = umpteen.load(tmp_path / "m")
-    assert model.loss == "logistic"
+    assert model.params["loss"] == "logistic"
     want = umpteen.DiSMEC(loss="logistic").fit(tiny.X, tiny.Y).predict_topk(tiny.X)
     np.testing.assert_array_equal(model.predict_topk(tiny.X)[1], want[1])
 

@@ -14,7 +14,7 @@ from umpteen.models.partial import Share, merge_rankings, share_out, take_part
 #: Settings that give several units on the data called tiny.
 SETTINGS = {
     "fastxml": {"n_trees": 7},
-    "pfastrexml": {"n_trees": 5, "candidates": 8},
+    "pfastrexml": {"n_trees": 5, "n_candidates": 8},
     "rxml": {"n_learners": 4, "n_clusters": 3},
     "sleec": {"n_learners": 3, "rank": 8},
     "rxml-global": {},
@@ -33,21 +33,21 @@ def in_parts(model, X, top_k, n_parts, **options):
     options = {"exclude": None, "include": None, "threads": 2, **options}
     parts = [pickle.loads(pickle.dumps(take_part(model, share))) for share in share_out(model, n_parts)]
     merger = pickle.loads(pickle.dumps(model.merger()))
-    said = [pickle.loads(pickle.dumps(part.say(X, top_k, **options))) for part in parts]
-    return len(parts), merger.merge(X, said, top_k, **options)
+    answers = [pickle.loads(pickle.dumps(part.score_part(X, top_k, **options))) for part in parts]
+    return len(parts), merger.merge(X, answers, top_k, **options)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if hasattr(method_class(name).model_class, "units")])
+@pytest.mark.parametrize("name", [name for name in METHODS if hasattr(method_class(name).scorer_class, "units")])
 def test_parts_say_what_the_whole_says(name, tiny):
     method = fit(name, tiny)
     X = method.preprocessing_.transform(tiny.X)
-    n_units = len(method.model_.units())
-    assert n_units > 1 or name == "rxml-global"
+    n_units = len(method.model_.scorer.units())
+    assert n_units > 1 or name in ("rxml-global", "label-tree")
     for options in ({}, {"exclude": [0, 3, 17]}, {"include": np.arange(1, 40, 2)}):
         for top_k in (1, 5, 50):
-            want = method.model_.predict_topk(X, top_k, **options)
+            want = method.model_.scorer.predict_topk(X, top_k, **options)
             for n_parts in (1, 2, 3, n_units):
-                count, got = in_parts(method.model_, X, top_k, n_parts, **options)
+                count, got = in_parts(method.model_.scorer, X, top_k, n_parts, **options)
                 assert count == min(n_parts, n_units)
                 np.testing.assert_array_equal(got[0], want[0])
                 np.testing.assert_array_equal(got[1], want[1])
@@ -57,12 +57,10 @@ def test_parts_say_what_the_whole_says(name, tiny):
 def test_an_approximate_index_is_asked_in_parts_too(tiny):
     method = umpteen.RXML(n_learners=3, rank=8, index="usearch").fit(tiny.X, tiny.Y)
     X = method.preprocessing_.transform(tiny.X)
-    parts = [take_part(method.model_, share) for share in share_out(method.model_, 3)]
-    for part in parts:
-        part.use_index("usearch")
-    said = [part.say(X, 5, exclude=None, include=None, threads=1) for part in parts]
-    got = method.model_.merger().merge(X, said, 5, exclude=None, include=None, threads=1)
-    for mine, whole in zip(got, method.model_.predict_topk(X, 5), strict=True):
+    parts = [take_part(method.model_.scorer, share) for share in share_out(method.model_.scorer, 3)]
+    answers = [part.score_part(X, 5, exclude=None, include=None, threads=1) for part in parts]
+    got = method.model_.scorer.merger().merge(X, answers, 5, exclude=None, include=None, threads=1)
+    for mine, whole in zip(got, method.model_.scorer.predict_topk(X, 5), strict=True):
         np.testing.assert_array_equal(mine, whole)
 
 
@@ -71,8 +69,8 @@ def test_real_data_in_parts(bibtex):
     for method in (umpteen.PfastreXML(n_trees=6), umpteen.DiSMEC(labels_per_shard=20), umpteen.RXML(n_learners=3)):
         method.fit(train.X, train.Y)
         X = method.preprocessing_.transform(test.X)
-        want = method.model_.predict_topk(X, 5)
-        _, got = in_parts(method.model_, X, 5, 3)
+        want = method.model_.scorer.predict_topk(X, 5)
+        _, got = in_parts(method.model_.scorer, X, 5, 3)
         np.testing.assert_array_equal(got[0], want[0])
         np.testing.assert_array_equal(got[1], want[1])
 

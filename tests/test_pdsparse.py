@@ -282,7 +282,7 @@ def test_same_seed_same_bytes_whatever_the_threads(tmp_path, tiny, params):
     for threads in (2, 7):
         assert read_files(tmp_path / str(threads)) == want
     other = umpteen.PDSparse(seed=1, **params).fit(tiny.X, tiny.Y)
-    assert (other.model_.to_weights()[0] != umpteen.load(tmp_path / "1").model_.to_weights()[0]).nnz > 0
+    assert (other.model_.scorer.to_weights()[0] != umpteen.load(tmp_path / "1").scorer.to_weights()[0]).nnz > 0
 
 
 def test_what_is_told_of_passes(bibtex):
@@ -296,7 +296,7 @@ def test_what_is_told_of_passes(bibtex):
         assert stats["found"][i + 1] == min(100, stats["found"][i] * (2 if double else 1))
     assert stats["found"][-1] > 2
     assert 5 < model.active_labels_ < 20
-    assert model.active_weights_ == pytest.approx(model.model_.nnz / train.X.shape[1], rel=0.01)
+    assert model.active_weights_ == pytest.approx(model.model_.scorer.nnz / train.X.shape[1], rel=0.01)
 
 
 RAW = {"lambda_": 1.0, "normalize": False}
@@ -326,7 +326,9 @@ def test_held_out_rows_say_when_to_stop_and_what_to_keep(bibtex, raw_bibtex):
     # It is a run that ends at the best pass and is not post-solved: a large λ chose too few features for that.
     assert not model.post_solved_
     same = umpteen.PDSparse(**RAW, post_solve=False, max_passes=best + 1).fit(train.X, train.Y)
-    np.testing.assert_array_equal(model.model_.to_weights()[0].toarray(), same.model_.to_weights()[0].toarray())
+    np.testing.assert_array_equal(
+        model.model_.scorer.to_weights()[0].toarray(), same.model_.scorer.to_weights()[0].toarray()
+    )
     always = umpteen.PDSparse(**RAW, post_solve=True, max_passes=best + 1).fit(train.X, train.Y)
     assert always.post_solved_
     assert always.score(test.X, test.Y) < model.score(test.X, test.Y)
@@ -345,14 +347,14 @@ def test_the_model_is_the_mean_of_passes(tiny):
         for n in (1, 2, 3)
     ]
     mean = umpteen.PDSparse(heldout=0, max_passes=3, eps=0, weight_type="float32").fit(tiny.X, tiny.Y)
-    W = [model.model_.to_weights()[0].toarray() for model in (*passes, mean)]
+    W = [model.model_.scorer.to_weights()[0].toarray() for model in (*passes, mean)]
     np.testing.assert_allclose(W[3], (W[0] + 8 * W[1] + 27 * W[2]) / 36, atol=1e-5)
 
 
 def test_the_gap_stops_training_too(tiny):
     model = umpteen.PDSparse(heldout=0, eps=0.05, lambda_=0.05, max_passes=500, average=False).fit(tiny.X, tiny.Y)
     assert len(model.stats_["dual"]) < 500
-    W = model.model_.to_weights()[0].toarray().astype(np.float64)
+    W = model.model_.scorer.to_weights()[0].toarray().astype(np.float64)
     X, Y = unit(tiny.X), tiny.Y.toarray() > 0
     optimum = -Run(X, tiny.Y, 0.05).go(200).objectives()[1]
     assert optimum * 0.999 <= pd_primal(X, Y, W, 0.05, 1.0) <= 1.06 * optimum

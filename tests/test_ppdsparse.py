@@ -130,7 +130,7 @@ def test_without_lambda_it_is_dismecs_problem(bibtex, C):
     X, Y = unit(train.X), train.Y.toarray() > 0
     W, b, _, _ = solve(X, train.Y, lambda_=0.0, tau=1 / (2 * C), eps=1e-5)
     other = umpteen.DiSMEC(C=C, prune=0, eps=1e-4, weight_type="float32").fit(train.X, train.Y)
-    dismec, dismec_b = other.model_.to_weights()
+    dismec, dismec_b = other.model_.scorer.to_weights()
     dismec = dismec.toarray().astype(np.float64)
     np.testing.assert_allclose(W, dismec, atol=0.02)
     np.testing.assert_allclose(b, dismec_b, atol=0.02)
@@ -302,7 +302,7 @@ def test_parameters_are_checked(tiny, bad):
 def test_stats_say_how_sparse_each_label_is(tiny):
     model = umpteen.PPDSparse(prune=0, labels_per_shard=16).fit(tiny.X, tiny.Y)
     assert model.chosen_ == (model.lambda_, model.tau)
-    nnz = np.diff(model.model_.to_weights()[0].indptr)
+    nnz = np.diff(model.model_.scorer.to_weights()[0].indptr)
     np.testing.assert_array_equal(model.stats_["nnz"], nnz)
     assert (model.stats_["support"] <= model.stats_["active"]).all()
     assert (model.stats_["gap"] <= model.eps * model.stats_["objective"]).all()
@@ -326,12 +326,12 @@ def test_auto_chooses_on_held_out_rows(bibtex, tmp_path):
     assert model.lambda_ == "auto"
     assert by_setting[lambda_] > max(by_setting.values()) - 0.01
     assert by_setting[lambda_] > min(by_setting.values()) + 0.01
-    loaded = umpteen.load(tmp_path / "m")
+    loaded = umpteen.PPDSparse.from_model(umpteen.load(tmp_path / "m"))
     assert loaded.lambda_ == lambda_
     assert loaded.score(test.X, test.Y) == by_setting[lambda_]
     for grown in (model, loaded):  # more labels get the same
         grown.add_labels(train.X, train.Y[:, :2])
-        weights, _ = grown.model_.to_weights()
+        weights, _ = grown.model_.scorer.to_weights()
         assert grown.chosen_ == (lambda_, tau)
         assert abs(weights[:2] - weights[159:]).max() < 0.05  # another seed for their order of rows
 

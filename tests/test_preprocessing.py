@@ -70,7 +70,7 @@ def test_power_comes_before_idf_and_length():
 def test_a_model_remembers_its_power(tmp_path, tiny):
     model = umpteen.Centroid(power=0.5).fit(tiny.X, tiny.Y, tmp_path / "m")
     loaded = umpteen.load(tmp_path / "m")
-    assert loaded.preprocessing_.to_json()["power"] == 0.5
+    assert loaded.preprocessing.to_json()["power"] == 0.5
     np.testing.assert_array_equal(model.predict_topk(tiny.X)[0], loaded.predict_topk(tiny.X)[0])
     by_hand = umpteen.Centroid().fit(as_csr(tiny.X.sqrt(), "X"), tiny.Y)
     np.testing.assert_array_equal(by_hand.predict_topk(as_csr(tiny.X.sqrt(), "X"))[1], model.predict_topk(tiny.X)[1])
@@ -128,8 +128,8 @@ def test_negative_counts_are_refused(tiny):
 def test_preprocessing_is_recorded_and_applied_again(tmp_path, tiny, tfidf, normalize):
     model = umpteen.Centroid(tfidf=tfidf, normalize=normalize).fit(tiny.X, tiny.Y, tmp_path / "m")
     loaded = umpteen.load(tmp_path / "m")
-    assert loaded.preprocessing_.to_json() == {"tfidf": tfidf, "normalize": normalize, "bias": 0.0}
+    assert loaded.preprocessing.to_json() == {"tfidf": tfidf, "normalize": normalize, "bias": 0.0}
     steps = Preprocessing(tfidf=tfidf, normalize=normalize).fit(tiny.X)
-    by_hand = model.model_.predict_topk(steps.transform(tiny.X), 5)
+    by_hand = model.model_.scorer.predict_topk(steps.transform(tiny.X), 5)
     for a, b in zip(loaded.predict_topk(tiny.X, 5), by_hand, strict=True):
         np.testing.assert_array_equal(a, b)

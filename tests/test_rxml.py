@@ -24,12 +24,12 @@ def test_search_and_vote_against_numpy(simd, tiny, similarity, sharpness):
         n_learners=3, rank=21, n_clusters=3, lambda_=0.5, knn=7, similarity=similarity, sharpness=sharpness
     ).fit(tiny.X, tiny.Y)
     X = model.preprocessing_.transform(tiny.X)
-    clusters, rows, similar = model.model_.near_rows(X)
-    want_clusters, want_similar = nearest_rows(model.model_, X)
+    clusters, rows, similar = model.model_.scorer.near_rows(X)
+    want_clusters, want_similar = nearest_rows(model.model_.scorer, X)
     np.testing.assert_array_equal(clusters, want_clusters)
     np.testing.assert_allclose(similar, want_similar, atol=3e-3)
     labels, scores = model.predict_topk(tiny.X, 5)
-    want = embedding_vote(model.model_, clusters, rows, similar, sharpness)
+    want = embedding_vote(model.model_.scorer, clusters, rows, similar, sharpness)
     for i in range(tiny.n_rows):
         order = sorted(np.flatnonzero(want[i]), key=lambda label, i=i: (-np.float32(want[i, label]), label))[:5]
         assert labels[i, : len(order)].tolist() == order
@@ -56,7 +56,7 @@ def test_saved_and_loaded(tiny, tmp_path):
         loaded = umpteen.load(tmp_path / cls.name, checksums=True)
         for a, b in zip(loaded.predict_topk(tiny.X), model.predict_topk(tiny.X), strict=True):
             np.testing.assert_array_equal(a, b)
-        assert "auto" not in [v for k, v in loaded.get_params().items() if k != "n_clusters"]
+        assert "auto" not in [v for k, v in loaded.params.items() if k != "n_clusters"]
 
 
 def test_damaged_clusters_are_refused(tiny):
@@ -65,7 +65,7 @@ def test_damaged_clusters_are_refused(tiny):
     from umpteen.models.embedding import EmbeddingModel
 
     model = umpteen.RXML(n_learners=1, rank=8, knn=3, lambda_=1, sharpness=1, similarity="cosine")
-    (one,) = model.fit(tiny.X, tiny.Y).model_.clusters
+    (one,) = model.fit(tiny.X, tiny.Y).model_.scorer.clusters
     for change in (
         {"features": one.features[::-1].copy()},
         {"features": one.features[:-1]},
@@ -102,10 +102,9 @@ def test_the_approximate_index_finds_nearly_the_same(tiny, tmp_path):
         exact = umpteen.RXML(n_learners=2, rank=20, knn=10, similarity=similarity).fit(
             tiny.X, tiny.Y, tmp_path / similarity
         )
-        assert exact.model_.recall(exact.preprocessing_.transform(tiny.X)) == 1
-        found = umpteen.load(tmp_path / similarity)
-        found.model_.use_index("usearch")
-        recall = found.model_.recall(found.preprocessing_.transform(tiny.X))
+        assert exact.model_.scorer.recall(exact.preprocessing_.transform(tiny.X)) == 1
+        found = umpteen.load(tmp_path / similarity).configured(index="usearch")
+        recall = found.scorer.recall(found.preprocessing.transform(tiny.X))
         assert 0.95 < recall <= 1
         same = found.predict_topk(tiny.X, 3)[0] == exact.predict_topk(tiny.X, 3)[0]
         assert same.mean() > 0.95
@@ -120,20 +119,20 @@ def test_the_approximate_index_finds_nearly_the_same(tiny, tmp_path):
 @pytest.mark.parametrize("embedding", ["rcg", "svp"])
 def test_clusters_smaller_than_the_rank_and_empty_ones(tiny, embedding):
     model = umpteen.RXML(n_learners=2, n_clusters=60, rank=100, embedding=embedding).fit(tiny.X, tiny.Y)
-    clusters = model.model_.clusters
+    clusters = model.model_.scorer.clusters
     assert all(c.n_rows > 0 and c.rank <= c.n_rows for c in clusters)
     assert sum(c.n_rows for c in clusters) == 2 * tiny.n_rows
     assert model.score(tiny.X, tiny.Y) > 0.5
-    assert umpteen.RXML(n_clusters=10**6, rank=10**6).fit(tiny.X[:30], tiny.Y[:30]).model_.n_learners == 5
+    assert umpteen.RXML(n_clusters=10**6, rank=10**6).fit(tiny.X[:30], tiny.Y[:30]).model_.scorer.n_learners == 5
     same = umpteen.RXML(n_learners=1, n_clusters=5).fit(np.ones((40, 3)), np.eye(40, 4))
-    assert len(same.model_.clusters) == 1  # all rows are nearest to one centre; four clusters were empty
+    assert len(same.model_.scorer.clusters) == 1  # all rows are nearest to one centre; four clusters were empty
 
 
 def test_rows_without_labels_are_left_out(tiny):
     Y = tiny.Y.tolil()
     Y[::3] = 0
     model = umpteen.RXML(n_learners=1, rank=10).fit(tiny.X, Y.tocsr())
-    assert sum(c.n_rows for c in model.model_.clusters) == 200
+    assert sum(c.n_rows for c in model.model_.scorer.clusters) == 200
     alone = umpteen.RXML(n_learners=1, rank=10).fit(
         tiny.X[Y.tocsr().getnnz(axis=1) > 0], Y.tocsr()[Y.tocsr().getnnz(axis=1) > 0]
     )

@@ -88,7 +88,7 @@ def test_the_global_model_stays_on_the_manifold(rank):
 
 def test_the_global_model_scores_as_its_matrix_does(tiny):
     model = umpteen.RXMLGlobal(rank=10).fit(tiny.X, tiny.Y)
-    one = model.model_.labels
+    one = model.model_.scorer.labels
     X = with_constant(model.preprocessing_.transform(tiny.X), np.arange(200), 1.0)
     A = np.zeros((201, 10))
     A[[*one.features, 200]] = one.regressor[:, :10].astype(float) * one.scale

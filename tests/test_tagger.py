@@ -15,7 +15,6 @@ import umpteen
 from umpteen.data.label_lists import encode_labels
 from umpteen.errors import DataError, ModelCorruptError, ModelExistsError, NotFittedError, ParamError, ShardError
 from umpteen.evaluation.metrics import find_hits
-from umpteen.models.calibration import squeeze
 
 from .conftest import data_root
 from .files import read_files
@@ -319,7 +318,7 @@ def test_refusals():
 
 def test_so_few_rows_that_none_can_be_held_out():
     tagger = umpteen.Tagger().fit(["red apple", "green pear"], [["apple"], ["pear"]])
-    assert tagger.method_.calibration_ is None
+    assert tagger.model_.calibration is None
     assert tagger.suggest("apple", 1)[0][0] == "apple"
 
 
@@ -332,9 +331,9 @@ def test_encode_labels():
 @pytest.mark.parametrize("method", ["dismec", "label-tree", "fastxml", "rxml-global"])
 def test_scores_of_models_that_are_not_calibrated_are_told_apart(method):
     tagger = umpteen.Tagger(method, calibration=0).fit(*SHORT)
-    assert tagger.method_.calibration_ is None
+    assert tagger.model_.calibration is None
     values = np.array([value for row in tagger.suggest(SHORT[0], 2) for _, value in row])
     assert ((values >= 0) & (values <= 1)).all()
     assert len(np.unique(values)) > 2
-    raw = np.sort(tagger.method_.predict_topk(tagger.features_.transform(SHORT[0]), 2)[1].ravel())
-    assert (np.diff(squeeze(raw, tagger.method_.model_.family)) >= 0).all()
+    raw = np.sort(tagger.model_.predict_topk(tagger.features_.transform(SHORT[0]), 2)[1].ravel())
+    assert (np.diff(tagger.model_.scorer.to_unit(raw)) >= 0).all()

@@ -121,7 +121,7 @@ def test_command_line(tmp_path):
     assert "settings   --method dismec" in done.output
     report = json.loads((tmp_path / "t.json").read_text())
     assert len(report["trials"]) == 3
-    assert umpteen.load(tmp_path / "m").get_params()["C"] == report["params"].get("C", 1.0)
+    assert umpteen.load(tmp_path / "m").params["C"] == report["params"].get("C", 1.0)
     again = CliRunner().invoke(app, [str(word) for word in words])
     assert isinstance(again.exception, umpteen.errors.ModelExistsError)
 

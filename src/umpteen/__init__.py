@@ -34,6 +34,7 @@ _HOMES = {
     "SLEEC": "umpteen.methods.rxml",
     "Tagger": "umpteen.tagger",
     "Tfidf": "umpteen.text.tfidf",
+    "TrainedModel": "umpteen.trained.model",
     "evaluate": "umpteen.evaluation.metrics",
     "iter_corpus": "umpteen.data.corpus",
     "load": "umpteen.tagger",
@@ -102,4 +103,5 @@ if TYPE_CHECKING:
     from umpteen.tagger import Tagger as Tagger
     from umpteen.tagger import load as load
     from umpteen.text.tfidf import Tfidf as Tfidf
+    from umpteen.trained.model import TrainedModel as TrainedModel
     from umpteen.tuning import tune as tune

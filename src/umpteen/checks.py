@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from umpteen.data.dataset import Dataset
 from umpteen.data.synthetic import make_synthetic
@@ -36,10 +35,10 @@ from umpteen.errors import (
 )
 from umpteen.evaluation.metrics import evaluate
 from umpteen.methods.base import Method
+from umpteen.models.scorer import Ranking
 from umpteen.progress import Progress
 from umpteen.tagger import load
-
-Ranking = tuple[NDArray[np.int32], NDArray[np.float32]]
+from umpteen.trained.model import TrainedModel
 
 
 class Case:
@@ -88,7 +87,7 @@ class Trained(Case):
 
     def __init__(self, model: Any, X: Any, Y: Any) -> None:
         self._method, self.X, self.Y = model, X, Y
-        self.names = list(model.label_names_ or ())
+        self.names = list(_trained(model).label_names or ())
         self.fitted = model
 
 
@@ -144,7 +143,7 @@ def check_bad_training_data_is_refused(case: Case) -> None:
     X, Y = case.X, case.Y
     finite = "X must hold finite 32-bit numbers, no NaN or inf, but row 0, column 0 is "
     for bad_X, bad_Y, message in [
-        (X[:10], Y, f"X and Y must have as many rows, but have 10 and {Y.shape[0]}"),
+        (X[:10], Y, f"X and Y must have the same number of rows, but have 10 and {Y.shape[0]}"),
         (X[:0], Y[:0], "training needs at least one row, but there is none"),
         (X[:, :0], Y, "training needs at least one feature, but there is none"),
         (X, Y[:, :0], "training needs at least one label, but there is none"),
@@ -337,7 +336,7 @@ def check_bad_questions_are_refused(case: Case) -> None:
         case.fitted.predict_topk(np.full((2, width), np.nan))
     with _refuses(DataError, "X's indices must be in [0, "):
         case.fitted.predict_topk(_broken(case.X, "indices", 2, width))
-    with _refuses(DataError, f"X and Y must have as many rows, but have {case.X.shape[0]} and 2"):
+    with _refuses(DataError, f"X and Y must have the same number of rows, but have {case.X.shape[0]} and 2"):
         case.fitted.score(case.X, case.Y[:2])
     with _refuses(ParamError, "exclude must hold label ids in [0, "):
         case.fitted.predict_topk(case.X, exclude=[case.Y.shape[1]])
@@ -392,15 +391,12 @@ def check_save_and_load_agree(case: Case) -> None:
     model = case.fitted
     with _folder() as folder:
         model.save(folder / "saved")
-        loaded = load(folder / "saved", checksums=True)
-        loaded = getattr(loaded, "method_", loaded)
+        loaded = _trained(load(folder / "saved", checksums=True))
         _same_ranking(loaded.predict_topk(case.X, 6), case.ranking, "loaded")
-        wanted = {k: v for k, v in model.get_params().items() if k not in ("threads", "engine", "members")}
-        kept = {k: v for k, v in loaded.get_params().items() if k in wanted}
-        _holds(kept.keys() == wanted.keys(), "a loaded model must have the parameters it was trained with")
-        _holds(list(loaded.label_names_ or ()) == case.names, "a loaded model must have its label names")
+        _holds(loaded.params == _trained(model).params, "a loaded model must have the parameters it was trained with")
+        _holds(list(loaded.label_names or ()) == case.names, "a loaded model must have its label names")
         _holds(
-            bool((loaded.train_counts_.counts == model.train_counts_.counts).all()),
+            bool((loaded.train_counts.counts == _trained(model).train_counts.counts).all()),
             "a loaded model must have its label counts",
         )
         with _refuses(ModelExistsError, "already exists; choose another place, or pass overwrite=True"):
@@ -481,6 +477,12 @@ def _run(checks: tuple[Callable[[Case], None], ...], case: Case) -> None:
 
 
 # --- tools ----------------------------------------------------------------------------------------------------------
+
+
+def _trained(model: Any) -> TrainedModel:
+    """The trained model of an estimator, a tagger or itself."""
+    found: TrainedModel = model.fitted() if hasattr(model, "fitted") else model
+    return found
 
 
 class _Interrupted(Exception):

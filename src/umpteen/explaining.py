@@ -25,8 +25,9 @@ class TextExplanation:
     score : float
         The model's; `probability` where it is calibrated, else None.
     family : str
-        "linear": contributions and `base` add up to the score. "forest": they are shares of the trees' mean.
-        "embedding": they are shares of the votes of neighbours.
+        Of the model: in "linear", "low-rank" and "blend" models contributions and `base` add up to the score; in a
+        "forest" they are shares of the trees' mean, in an "embedding" of the votes of neighbours; in a "label-tree"
+        they add up to the margins on the way to the label.
     base : float
         What no word had a hand in.
     words : list of (str, float)
@@ -37,6 +38,8 @@ class TextExplanation:
         Words of the text the model has never seen.
     votes : list of dict
         What voted, the strongest first: trees with their splits, or neighbours.
+    note : str
+        The votes in a few words; empty where nothing votes.
     """
 
     text: str
@@ -49,6 +52,7 @@ class TextExplanation:
     spans: list[tuple[int, int, float]]
     unknown: list[str] = field(default_factory=list)
     votes: list[dict[str, Any]] = field(default_factory=list)
+    note: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -61,6 +65,7 @@ class TextExplanation:
             "spans": [{"start": s, "end": e, "contribution": value} for s, e, value in self.spans],
             "unknown": self.unknown,
             "votes": self.votes,
+            "note": self.note,
         }
 
     def __str__(self) -> str:
@@ -74,11 +79,7 @@ class TextExplanation:
         return f"{self.label}: score {self.score:.3f}{said}"
 
     def _notes(self) -> list[str]:
-        notes = []
-        if self.votes and self.family == "forest":
-            notes.append(f"{len(self.votes)} trees voted for it")
-        elif self.votes:
-            notes.append(f"{len(self.votes)} neighbours voted for it")
+        notes = [self.note] if self.note else []
         if self.unknown:
             notes.append(f"words the model does not know: {', '.join(self.unknown[:10])}")
         return notes
@@ -178,6 +179,7 @@ def explain_in_words(
         spans=place_words([(span.begin, span.end, span.column) for span in spans], contributions),
         unknown=list(dict.fromkeys(word for word in unknown if " " not in word)),
         votes=[_name_vote(vote, name, features.n_features_, classes) for vote in found.votes],
+        note=found.note,
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from umpteen.errors import ParamError
 
 #: More than any kernel's 32-bit counters hold.
 LARGEST_COUNT = 2**31 - 1
+
+
+_P = TypeVar("_P", bound="Parameters")
 
 
 class Parameters:
@@ -21,8 +24,7 @@ class Parameters:
     @classmethod
     def param_defaults(cls) -> dict[str, Any]:
         """Every parameter and its default, as the constructor has them: their one home."""
-        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        return {parameter.name: parameter.default for parameter in parameters}
+        return {parameter.name: parameter.default for parameter in _parameters(cls)}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.param_defaults()}
@@ -44,6 +46,23 @@ class Parameters:
         defaults = self.param_defaults()
         changed = {k: v for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+
+
+def inherits_parameters(cls: type[_P]) -> type[_P]:
+    """For a class whose constructor takes its own parameters and passes any others, ``**more``, to its parent's: its
+    signature lists them all, so that a default is written in one place. Own parameters that the parent has too take
+    the parent's place in the order, with a default of their own."""
+    own = {p.name: p for p in _parameters(cls) if p.kind is not inspect.Parameter.VAR_KEYWORD}
+    inherited = [own.get(p.name, p) for p in _parameters(cls.__mro__[1])]
+    known = {p.name for p in inherited}
+    listed = [*(p for p in own.values() if p.name not in known), *inherited]
+    me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    cls.__init__.__signature__ = inspect.Signature([me, *listed])  # type: ignore[attr-defined]
+    return cls
+
+
+def _parameters(cls: type[Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(cls.__init__).parameters.values())[1:]
 
 
 def _is_finite(value: Any) -> bool:

@@ -8,7 +8,7 @@ import shutil
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +20,22 @@ from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.propensity import LabelCounts
 from umpteen.data.split import split_rows
 from umpteen.engines.base import Engine
-from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ModelError, NotFittedError, ParamError
 from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
 from umpteen.explaining import TextExplanation, explain_in_words
-from umpteen.methods import load as load_method
-from umpteen.methods import method_class
-from umpteen.methods.base import Method
+from umpteen.methods import METHODS, method_class, method_of
+from umpteen.methods.base import COMPUTE_PARAMS, Method
 from umpteen.methods.dismec import DiSMEC
-from umpteen.models.calibration import count_labels_to_give, squeeze
+from umpteen.methods.training import train_model
+from umpteen.models.scorer import Ranking
 from umpteen.params import check_count, check_number
 from umpteen.progress import Listener
 from umpteen.storage.remote import is_url
 from umpteen.storage.store import Part, refuse_finished
-from umpteen.text.tfidf import Tfidf
+from umpteen.text.tfidf import Tfidf, WordCounts
+from umpteen.trained.loading import load_model
+from umpteen.trained.model import TrainedModel
 
 PRECOMPUTED = "precomputed"
 _PART = "vocabulary"
@@ -42,10 +44,14 @@ _PART = "vocabulary"
 #: times more.
 DEFAULT_FEATURES: dict[str, Any] = {"sublinear_tf": True}
 
-#: How far down a ranking `top_k="auto"` looks.
-_AUTO_TOP_K = 50
-
 Suggestions = list[tuple[str, float]]
+
+
+class TextRows(NamedTuple):
+    """Texts as rows of features."""
+
+    X: Any
+    words: WordCounts | None  # how many words each text has, and how many are unknown; None for rows of numbers
 
 
 class Tagger:
@@ -67,9 +73,10 @@ class Tagger:
 
     Attributes
     ----------
-    method_ : Method
-        The fitted method.
+    model_ : TrainedModel
+        What ranks the rows that texts become.
     features_ : Tfidf or None
+        What makes the rows; None with features="precomputed".
     classes_ : sequence of str
         Label names by id.
 
@@ -137,7 +144,7 @@ class Tagger:
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "method_")
+        return hasattr(self, "model_")
 
     # --- fit -----------------------------------------------------------------------------------------------------
 
@@ -194,15 +201,19 @@ class Tagger:
             beside = Path(f"{os.fspath(model_dir).rstrip(os.sep)}.calibration")
         held_out = self._hold_out(data.Y, share)
         if held_out is not None:
-            first = type(method)(**method.get_params())
-            first._fit(data.X[~held_out], data.Y[~held_out], beside, None, resume, progress, {}, {}, again=resume)
+            first = train_model(
+                type(method)(**method.get_params()), data.X[~held_out], data.Y[~held_out], beside,
+                resume=resume, progress=progress, accept_finished=resume,
+            )  # fmt: skip
             first.calibrate(data.X[held_out], data.Y[held_out])
-            parts["calibration"] = first._shared["calibration"]
-        fitted = type(method)(**method.get_params())
-        fitted._fit(data.X, data.Y, model_dir, data.label_names, resume, progress, header, parts)
+            parts["calibration"] = first.parts["calibration"]
+        self.model_ = train_model(
+            type(method)(**method.get_params()), data.X, data.Y, model_dir,
+            label_names=data.label_names, resume=resume, progress=progress, extra_header=header, extra_parts=parts,
+        )  # fmt: skip
+        self.features_ = features
         if beside is not None and held_out is not None:
             shutil.rmtree(beside, ignore_errors=True)
-        self.method_, self.features_ = fitted, features
         return self
 
     def _check(self) -> tuple[Method, float]:
@@ -250,18 +261,24 @@ class Tagger:
         Texts are examples of the new labels they have and counter-examples of the others; names the model knows
         already are not learned anew. New labels share the curve and the one threshold of the old.
         """
-        method = self._fitted()
+        model = self.fitted()
+        method = method_of(model)
         if not hasattr(method, "add_labels"):
             raise ParamError(
-                f"only one-vs-rest methods learn new labels without the old ones, but this is {method.name}"
+                f"only one-vs-rest methods learn new labels without the old ones, but this is {model.method}"
             )
+        method.set_params(**self._compute_params())
         lists = [list(names) for names in labels]
-        known = method._ids_by_name
-        names, Y = encode_labels([[name for name in row if name not in known] for row in lists])
+        names, Y = encode_labels([[name for name in row if name not in model.ids_by_name] for row in lists])
         if not names:
             raise DataError("there must be a label the model does not have, but it has all of them")
-        method.add_labels(self._to_X(texts), Y, names, model_dir, resume=resume, progress=progress)
+        method.add_labels(self.vectorize(texts).X, Y, names, model_dir, resume=resume, progress=progress)
+        self.model_ = method.fitted()
         return self
+
+    def _compute_params(self) -> dict[str, Any]:
+        """How the method of this tagger computes, which models do not record."""
+        return {name: getattr(self.method, name) for name in COMPUTE_PARAMS if isinstance(self.method, Method)}
 
     # --- suggest -------------------------------------------------------------------------------------------------
 
@@ -292,12 +309,8 @@ class Tagger:
         list of (name, probability); for several texts a list of such lists
         """
         one = isinstance(texts, str)
-        labels, values = self.rank([texts] if one else texts, top_k, threshold, exclude, include, threads)
-        names = self.classes_
-        found: list[Suggestions] = [
-            [(names[label], value) for label, value in zip(row, scores, strict=True) if label >= 0]
-            for row, scores in zip(labels.tolist(), values.tolist(), strict=True)
-        ]
+        ranking = self.rank([texts] if one else texts, top_k, threshold, exclude, include, threads)
+        found = self.name_labels(*ranking)
         return found[0] if one else found
 
     def rank(
@@ -309,80 +322,66 @@ class Tagger:
         include: Any = None,
         threads: int | None = None,
         engine: str | Engine = "local",
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    ) -> Ranking:
         """`suggest` of several texts as arrays: label ids, -1 where none is given, and probabilities."""
-        method = self._fitted()
-        auto = top_k == "auto"
-        if isinstance(top_k, str) and not auto:
-            raise ParamError(f'top_k must be a number or "auto", but is {top_k!r}')
-        width = min(_AUTO_TOP_K, method.n_labels_) if isinstance(top_k, str) else top_k
-        cut = self._threshold(threshold)
-        labels, scores = method.predict_topk(
-            self._to_X(texts), width, exclude=exclude, include=include, threads=threads, engine=engine
-        )
-        values = self._to_unit(scores)
-        if auto:
-            self._need_calibration('top_k="auto"')
-            given = count_labels_to_give(values)
-            labels = np.where(np.arange(width) < given[:, None], labels, -1)
-        if cut is not None:
-            below = method.calibration_.thresholds(labels, cut == "macro") if isinstance(cut, str) else cut  # type: ignore[union-attr]
-            labels = np.where(values >= below, labels, -1)
-        return labels.astype(np.int32, copy=False), values
+        rows = self.vectorize(texts, threads=threads)
+        return self.fitted().rank(rows.X, top_k, threshold, exclude, include, threads, engine)
 
-    def _threshold(self, threshold: Any) -> float | str | None:
-        if threshold is None:
-            return None
-        if isinstance(threshold, str):
-            if threshold not in ("micro", "macro"):
-                raise ParamError(f'threshold must be a probability, "micro" or "macro", but is {threshold!r}')
-            self._need_calibration(f"threshold={threshold!r}")
-            return threshold
-        return check_number("threshold", threshold, 0)
+    def vectorize(self, texts: Any, *, threads: int | None = None) -> TextRows:
+        """Texts as the rows that `model_` takes."""
+        self.fitted()
+        if self.features_ is None:
+            return TextRows(texts, None)
+        if isinstance(texts, str):
+            raise ParamError("texts must be a list of texts, but is one text")
+        return TextRows(*self.features_.transform(texts, return_unknown=True, threads=threads))
 
-    def _need_calibration(self, what: str) -> None:
-        if self._fitted().calibration_ is None:
-            raise ParamError(f"{what} needs a calibrated model, but this one was trained without held-out rows")
-
-    def _to_unit(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Probabilities where the model is calibrated; else scores squeezed into [0, 1], order kept."""
-        method = self._fitted()
-        if method.calibration_ is not None:
-            return method.calibration_.to_probabilities(scores)
-        return squeeze(scores, method.model_.family)
+    def name_labels(self, labels: NDArray[np.int32], values: NDArray[np.float32]) -> list[Suggestions]:
+        """A ranking with names in place of ids, for each row a list."""
+        names = self.classes_
+        return [
+            [(names[label], value) for label, value in zip(row, scores, strict=True) if label >= 0]
+            for row, scores in zip(labels.tolist(), values.tolist(), strict=True)
+        ]
 
     def predict(self, texts: Any) -> list[list[str]]:
         """The labels to give each text: as many as pay off where the model is calibrated, else five."""
-        calibrated = self._fitted().calibration_ is not None
+        calibrated = self.fitted().calibration is not None
         found = self.suggest(list(texts) if not hasattr(texts, "shape") else texts, "auto" if calibrated else 5)
         return [[name for name, _ in row] for row in found]
 
     def count_unknown(self, texts: Any) -> list[tuple[int, int]]:
         """For each text, how many of its words the model does not know, and how many it has."""
-        self._fitted()
-        if self.features_ is None:
+        words = self.vectorize(texts).words
+        if words is None:
             raise ParamError("a tagger of precomputed features knows no words")
-        _, words = self.features_.transform(texts, return_unknown=True)
         return list(zip(words.unknown.tolist(), words.total.tolist(), strict=True))
 
     # --- explain -------------------------------------------------------------------------------------------------
 
     def explain(self, text: str, label: str | None = None) -> TextExplanation:
         """The words that spoke for and against a label; by default the label ranked first."""
-        method = self._fitted()
+        model = self.fitted()
         if self.features_ is None:
-            raise ParamError("a tagger of precomputed features knows no words; use method_.explain")
+            raise ParamError("a tagger of precomputed features knows no words; use model_.explain")
         if not isinstance(text, str):
             raise ParamError(f"one text can be explained at a time, but this is a {type(text).__name__}")
-        X = self._to_X([text])
+        X = self.vectorize([text]).X
         if label is None:
-            best = int(method.predict_topk(X, 1)[0][0, 0])
+            best = int(model.predict_topk(X, 1)[0][0, 0])
             if best < 0:
                 raise DataError("no label can be ranked for this text")
             label = self.classes_[best]
-        calibration, found = method.calibration_, method.explain(X, label)
-        probability = float(calibration.to_probabilities(found.score)) if calibration is not None else None
-        return explain_in_words(found, text, self.features_, self.classes_, probability)
+        return self.explain_row(text, X, label)
+
+    def explain_row(self, text: str, X: Csr, label: str | int) -> TextExplanation:
+        """`explain` of a text whose row is there already; the label by name or id."""
+        model, features = self.fitted(), self.features_
+        assert features is not None
+        found = model.explain(X, label)
+        calibrated = model.calibration is not None
+        probability = float(model.to_unit(np.array([found.score]))[0]) if calibrated else None
+        return explain_in_words(found, text, features, self.classes_, probability)
 
     # --- judge ---------------------------------------------------------------------------------------------------
 
@@ -391,25 +390,26 @@ class Tagger:
 
         Labels the model has never seen count: no suggestion can be right about them.
         """
-        method = self._fitted()
+        model = self.fitted()
         Y = self._encode(labels)
         ks = options.get("k", (1, 3, 5))
-        ranked, _ = method.predict_topk(self._to_X(texts), max(ks) if isinstance(ks, Iterable) else ks)
+        ranked, _ = model.predict_topk(self.vectorize(texts).X, max(ks) if isinstance(ks, Iterable) else ks)
         counts = np.zeros(Y.shape[1], np.int64)
-        counts[: method.n_labels_] = method.train_counts_.counts
-        return evaluate(Y, ranked, LabelCounts(counts, method.train_counts_.n_rows), **options)
+        counts[: model.n_labels] = model.train_counts.counts
+        return evaluate(Y, ranked, LabelCounts(counts, model.train_counts.n_rows), **options)
 
     def reliability(
         self, texts: Any, labels: Iterable[Iterable[str]], top_k: int = 5
     ) -> tuple[Reliability, Reliability]:
-        """How far the suggestions' probabilities can be believed, before (squeezed scores) and after calibration."""
-        method = self._fitted()
-        self._need_calibration("reliability")
-        ranked, scores = method.predict_topk(self._to_X(texts), min(top_k, method.n_labels_))
+        """How far the suggestions' probabilities can be believed: before calibration (scores brought into [0, 1]) and
+        after."""
+        model = self.fitted()
+        model.need_calibration("reliability")
+        ranked, scores = model.predict_topk(self.vectorize(texts).X, min(top_k, model.n_labels))
         hits = find_hits(self._encode(labels), ranked)
         given = ranked >= 0
-        raw, said = squeeze(scores, method.model_.family), self._to_unit(scores)
-        return reliability(raw[given], hits[given]), reliability(said[given], hits[given])
+        before, after = model.scorer.to_unit(scores), model.to_unit(scores)
+        return reliability(before[given], hits[given]), reliability(after[given], hits[given])
 
     def score(self, texts: Any, labels: Iterable[Iterable[str]]) -> float:
         """P@1 as a fraction, for scikit-learn's searches."""
@@ -417,45 +417,42 @@ class Tagger:
 
     def _encode(self, labels: Iterable[Iterable[str]]) -> Csr:
         """Y by the model's label ids; labels it does not have get columns behind."""
-        method = self._fitted()
-        ids = dict(method._ids_by_name)
+        ids = dict(self.fitted().ids_by_name)
         rows = [[ids.setdefault(name, len(ids)) for name in row] for row in check_label_lists(labels)]
         return to_label_matrix(rows, len(ids))
 
     def encode(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Csr, Csr]:
         """Texts and label names as the method takes them; names it does not know are left out."""
-        X, Y = as_csr(self._to_X(texts), "texts", self._fitted().n_features_in_), self._encode(labels)
+        model = self.fitted()
+        X, Y = as_csr(self.vectorize(texts).X, "texts", model.n_features), self._encode(labels)
         if X.shape[0] != Y.shape[0]:
             raise DataError(f"there must be labels for each of {X.shape[0]} texts, but there are {Y.shape[0]}")
-        return X, Y[:, : self._fitted().n_labels_]
+        return X, Y[:, : model.n_labels]
 
     # --- keep ----------------------------------------------------------------------------------------------------
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Writes the model directory: method, vocabulary, names, calibration. No pickle."""
-        self._fitted().save(path, overwrite=overwrite)
+        self.fitted().save(path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: PathLike, *, checksums: bool = False) -> Tagger:
         """Opens a model directory that a tagger wrote."""
-        return cls._over(load_method(path, checksums=checksums), path)
+        return cls.from_model(load_model(path, checksums=checksums), path)
 
     @classmethod
-    def _over(cls, method: Method, path: PathLike) -> Tagger:
-        """A tagger over a loaded method."""
-        header = method._fitted_header.get("text")
-        if not isinstance(header, dict) or method.label_names_ is None:
+    def from_model(cls, model: TrainedModel, path: object = "the model") -> Tagger:
+        """A tagger around a model that was trained on text; `path` is what messages call it.
+
+        Its parameters are those the model was trained with. Where this umpteen does not know them, because a newer
+        one trained the model, it suggests all the same, and warns that it cannot be trained further here.
+        """
+        header = model.header.get("text")
+        if not isinstance(header, dict) or model.label_names is None:
             raise ParamError(f"{path}: this model was not trained on text; open it with umpteen.load")
-        if header.get("features") == PRECOMPUTED:
-            features: Tfidf | None = None
-        elif _PART not in method._shared:
-            raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
-        else:
-            features = Tfidf.from_part(method._shared[_PART])
-            if features.n_features_ != method.n_features_in_:
-                raise ModelCorruptError(f"{path}: the vocabulary does not have {method.n_features_in_} terms")
+        features = _open_features(model, header, path)
         tagger = cls(
-            type(method)(**method.get_params()),
+            _recipe(model, path),
             PRECOMPUTED if features is None else Tfidf(**features.get_params()),
             **{name: header[name] for name in ("calibration", "seed") if name in header},
         )
@@ -463,40 +460,60 @@ class Tagger:
             tagger._check()
         except ParamError as error:
             raise ModelCorruptError(f"{path}: {error}") from error
-        tagger.method_, tagger.features_ = method, features
+        tagger.model_, tagger.features_ = model, features
         return tagger
 
     @property
     def classes_(self) -> Sequence[str]:
         """Label names by id."""
-        names = self._fitted().label_names_
+        names = self.fitted().label_names
         assert names is not None
         return names
 
-    def _to_X(self, texts: Any) -> Any:
-        if self.features_ is None:
-            return texts
-        if isinstance(texts, str):
-            raise ParamError("texts must be a list of texts, but is one text")
-        return self.features_.transform(texts)
-
-    def _fitted(self) -> Method:
-        method: Method | None = getattr(self, "method_", None)
-        if method is None:
+    def fitted(self) -> TrainedModel:
+        """The trained model; raises NotFittedError before `fit`."""
+        model: TrainedModel | None = getattr(self, "model_", None)
+        if model is None:
             raise NotFittedError("this Tagger is not fitted; call fit first")
-        return method
+        return model
 
 
-def load(path: PathLike, *, checksums: bool = False) -> Any:
-    """Opens a model directory: a `Tagger` if it was trained on text, else its method. Arrays are mapped, not read.
+def load(path: PathLike, *, checksums: bool = False) -> Tagger | TrainedModel:
+    """Opens a model directory: a `Tagger` if it was trained on text, else a `TrainedModel`. Arrays are mapped, not
+    read.
 
     Parameters
     ----------
     checksums
         Also read every byte and compare it with its checksum.
     """
-    method = load_method(path, checksums=checksums)
-    return Tagger._over(method, path) if "text" in method._fitted_header else method
+    model = load_model(path, checksums=checksums)
+    return Tagger.from_model(model, path) if "text" in model.header else model
+
+
+def _recipe(model: TrainedModel, path: object) -> Method | str | None:
+    """The method that trained a model, not fitted; where this umpteen cannot make it, its name."""
+    if model.method not in METHODS:
+        return None  # a blend, or a method that is not installed: it is not trained here
+    try:
+        method: Method = method_of(model)
+    except (ModelError, ParamError, TypeError) as error:
+        warnings.warn(f"{path}: {error}. It suggests as it was trained, but cannot be trained further here",
+                      stacklevel=4)  # fmt: skip
+        return model.method
+    del method.model_
+    return method
+
+
+def _open_features(model: TrainedModel, header: dict[str, Any], path: object) -> Tfidf | None:
+    if header.get("features") == PRECOMPUTED:
+        return None
+    if _PART not in model.parts:
+        raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
+    features = Tfidf.from_part(model.parts[_PART])
+    if features.n_features_ != model.n_features:
+        raise ModelCorruptError(f"{path}: the vocabulary does not have {model.n_features} terms")
+    return features
 
 
 def _describe_features(features: Tfidf | None, share: float, seed: int) -> tuple[dict[str, Any], dict[str, Part]]:

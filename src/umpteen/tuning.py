@@ -23,7 +23,8 @@ from umpteen.errors import DataError, MissingExtraError, ParamError
 from umpteen.evaluation.metrics import evaluate
 from umpteen.methods import method_class
 from umpteen.methods.base import Method
-from umpteen.methods.one_vs_rest import Alphas, OneVsRest
+from umpteen.methods.dual import Alphas, DualOneVsRest
+from umpteen.methods.training import check_training
 from umpteen.params import check_count
 from umpteen.progress import Listener, Progress, listening
 
@@ -185,7 +186,7 @@ def tune(
     fixed = dict(fixed or {})
     cls.check_param_names(fixed)
     X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
-    cls(**fixed)._check_training(X, Y, Y.shape[1], None)
+    check_training(cls(**fixed), X, Y, Y.shape[1], None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # fewer rows held out than asked for are fine
         mask = split_rows(Y, heldout, seed=seed)
@@ -210,9 +211,9 @@ def tune(
         for step, rows in enumerate(rungs):
             trial.set_user_attr("rows", len(rows))
             before, model = model, cls(**params | given)
-            if isinstance(model, OneVsRest):  # its dual starts from that of the step before
+            if isinstance(model, DualOneVsRest):  # its dual starts from that of the step before
                 known = None
-                if isinstance(before, OneVsRest) and before.alphas is not None:
+                if isinstance(before, DualOneVsRest) and before.alphas is not None:
                     known = before.alphas.on(np.searchsorted(rows, rungs[step - 1]), len(rows))
                 model.alphas = Alphas(known)
             value = _judge(model, X[rows], Y[rows], X[mask], Y[mask], metric)

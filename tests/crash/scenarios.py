@@ -18,6 +18,7 @@ import numpy as np
 
 import umpteen
 from umpteen.errors import ModelExistsError, ModelMissingError, ModelUnfinishedError
+from umpteen.methods import method_of
 from umpteen.storage.store import keep_metrics, kept_metrics
 
 from ..files import read_files
@@ -226,7 +227,7 @@ class AddLabels(Save):
 
     def work(self) -> None:
         data = self.world.data
-        umpteen.load(self.home / "source").add_labels(data.X, data.Y[:, ::3], None, self.place)
+        method_of(umpteen.load(self.home / "source")).add_labels(data.X, data.Y[:, ::3], None, self.place)
 
 
 class AddTrees(Scenario):
@@ -238,7 +239,7 @@ class AddTrees(Scenario):
 
     def work(self) -> None:
         data = self.world.data
-        umpteen.load(self.place).add_trees(2, data.X, data.Y).save(self.place, overwrite=True)
+        method_of(umpteen.load(self.place)).add_trees(2, data.X, data.Y).save(self.place, overwrite=True)
 
     def again(self, state: str) -> None:
         if state == "old":  # a grown forest would grow further

@@ -55,11 +55,11 @@ def _questions(model: Any) -> tuple[Any, ...]:
     said: list[Any] = []
     method = model
     if isinstance(model, umpteen.Tagger):
-        method = model.method_
+        method = model.fitted()
         said.append(model.suggest(["w1 w2 w3 w9 unknown", ""], 5))
         said.append(model.suggest(["w4 w5"], "auto", "macro"))
         model.explain("w1 w2 w3")
-    width, n_labels = method.n_features_in_, method.n_labels_
+    width, n_labels = method.n_features, method.n_labels
     if width > 1 << 20:
         return ()
     X = np.zeros((3, width), np.float32)
@@ -77,9 +77,9 @@ def _questions(model: Any) -> tuple[Any, ...]:
     if not set(some.ravel().tolist()) <= {-1, 0, 1, 2}:
         raise Finding(f"labels 0 to 2 alone may be ranked, but are {some.tolist()}")
     method.explain(X[:1], 1)
-    method.model_.describe()
-    if method.calibration_ is not None:
+    method.scorer.describe()
+    if method.calibration is not None:
         said.append(method.predict_topk_proba(X, 4)[1].tolist())
-    if method.label_names_ is not None:
-        said.append(list(method.label_names_))
+    if method.label_names is not None:
+        said.append(list(method.label_names))
     return tuple(said)

@@ -69,6 +69,8 @@ def command(
     """
     from umpteen.data.files import read_names
     from umpteen.errors import ParamError
+    from umpteen.methods import method_of
+    from umpteen.methods.base import Method
     from umpteen.tagger import Tagger, load
 
     where = choose_engine(
@@ -78,22 +80,24 @@ def command(
     if isinstance(loaded, Tagger):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based)
         corpus = read_texts(data, format, text_field, label_field, label_delimiter)
-        n_old = loaded.method_.n_labels_
-        loaded.method_.set_params(threads=threads, engine=where)
+        n_old = loaded.fitted().n_labels
+        if isinstance(loaded.method, Method):
+            loaded.method.set_params(threads=threads, engine=where)
         with writing(target):
             loaded.add_labels(corpus.texts, corpus.labels, target, resume=resume, progress=True)
         typer.echo(f"labels     {n_old:,} as before, and new: {', '.join(loaded.classes_[n_old : n_old + 20])}")
         return
-    loaded.set_params(threads=threads, engine=where)
-    if not hasattr(loaded, "add_labels"):
-        raise ParamError(f"{model}: labels can be added to one-vs-rest models, but this is {loaded.name}")
+    method = method_of(loaded)
+    if not hasattr(method, "add_labels"):
+        raise ParamError(f"{model}: labels can be added to one-vs-rest models, but this is {loaded.method}")
+    method.set_params(threads=threads, engine=where)
     started = time.perf_counter()
     rows = read_data(
-        data, format=format, labels=labels, one_based=one_based, threads=threads, n_features=loaded.n_features_in_
+        data, format=format, labels=labels, one_based=one_based, threads=threads, n_features=loaded.n_features
     )
     names = read_names(label_names) if label_names is not None else rows.label_names
-    describe_work(data, rows, time.perf_counter() - started, loaded, "new shards")
-    n_old = loaded.n_labels_
+    describe_work(data, rows, time.perf_counter() - started, method, "new shards")
     with writing(target):
-        loaded.add_labels(rows.X, rows.Y, names, target, resume=resume, progress=True)
-    typer.echo(f"labels     {n_old:,} as before, and the new ones {n_old:,} to {loaded.n_labels_ - 1:,}")
+        method.add_labels(rows.X, rows.Y, names, target, resume=resume, progress=True)
+    n_old, n_all = loaded.n_labels, method.n_labels_
+    typer.echo(f"labels     {n_old:,} as before, and the new ones {n_old:,} to {n_all - 1:,}")

@@ -22,8 +22,8 @@ def command(
         typer.Option("--like", metavar="DIR", help="Take the rule of this blend of the same methods instead."),
     ] = None,
     candidates: Annotated[
-        int, typer.Option("--candidates", help="Labels each model proposes for a row.", min=1)
-    ] = 30,
+        int | None, typer.Option("--candidates", help="Labels each model proposes for a row.", min=1)
+    ] = None,
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
     format: FormatOption = None,
@@ -47,10 +47,10 @@ def command(
     """
     from umpteen.errors import ParamError
     from umpteen.memory import format_bytes
-    from umpteen.methods import load as load_method
     from umpteen.methods.blend import Blend
     from umpteen.storage.store import ModelReader
     from umpteen.tagger import Tagger, load
+    from umpteen.trained.loading import load_model
 
     if (heldout is None) == (like is None):
         raise ParamError("give either --heldout, data to find the rule on, or --like, a blend that has one")
@@ -58,14 +58,12 @@ def command(
         raise ParamError(f"{target}: already exists; choose another place")
     loaded = [load(path) for path in models]
     if like is not None:
-        known = load_method(like)
-        if not isinstance(known, Blend):
-            raise ParamError(f"{like}: must be a blend, but is a {known.name} model")
-        blend = known.over(loaded)
+        blend = Blend.from_model(load_model(like)).over(loaded)
         blend.save(target)
     else:
         assert heldout is not None
-        blend = Blend(loaded, candidates, threads)
+        given = {} if candidates is None else {"n_candidates": candidates}
+        blend = Blend(loaded, threads=threads, **given)
         first = loaded[0]
         if isinstance(first, Tagger):
             corpus = read_texts(heldout, format, text_field, label_field, label_delimiter)
@@ -76,5 +74,5 @@ def command(
         blend.fit(X, Y, target)
         typer.echo(f"heldout    {heldout} ({X.shape[0]:,} rows)")
     for path, member, weight in zip(models, blend.members_, blend.weights_, strict=True):
-        typer.echo(f"{weight:<10.3f} {path} ({member.name})")
+        typer.echo(f"{weight:<10.3f} {path} ({member.method})")
     typer.echo(f"model      {target} ({format_bytes(ModelReader(target).n_bytes())})")

@@ -21,6 +21,7 @@ from umpteen.cli.options import (
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
     from umpteen.evaluation.metrics import Metrics
+    from umpteen.trained.model import TrainedModel
 
 _KS = (1, 3, 5)
 
@@ -81,9 +82,9 @@ def _evaluate_rows(
     return evaluate_model(loaded, data, threads=threads, **constants)
 
 
-def evaluate_model(model: Any, data: Dataset, *, threads: int | None, **constants: Any) -> Metrics:
+def evaluate_model(model: TrainedModel, data: Dataset, *, threads: int | None, **constants: Any) -> Metrics:
     """Metrics of a model on a data set; label frequencies are those of its own training data."""
     from umpteen.evaluation.metrics import evaluate
 
     labels, _ = model.predict_topk(data.X, max(_KS), threads=threads)
-    return evaluate(data.Y, labels, model.train_counts_, k=_KS, threads=threads, **constants)
+    return evaluate(data.Y, labels, model.train_counts, k=_KS, threads=threads, **constants)

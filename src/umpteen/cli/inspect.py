@@ -53,9 +53,9 @@ def command(
 
 def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     """What the manifest and the shards of a model say; of an unfinished one, how far it came."""
-    from umpteen.methods import load
     from umpteen.storage.manifest import read_manifest
     from umpteen.storage.store import ModelReader
+    from umpteen.trained.loading import load_model
 
     manifest = read_manifest(path)
     keys = ("method", "params", "n_train_rows", "n_features", "n_labels", "preprocessing", "umpteen_version")
@@ -63,12 +63,12 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     if not manifest["complete"]:
         done = sum((path / name).exists() for name in manifest["planned"])
         return facts | {"shards_done": done, "shards_planned": len(manifest["planned"])}
-    model = load(path, checksums=checksums)
+    model = load_model(path, checksums=checksums)
     reader = ModelReader(path)
-    facts |= {"shards": len(reader.shard_names), "bytes": reader.n_bytes(), **model.model_.describe()}
-    facts["label_names"] = model.label_names_ is not None
+    facts |= {"shards": len(reader.shard_names), "bytes": reader.n_bytes(), **model.scorer.describe()}
+    facts["label_names"] = model.label_names is not None
     facts["features"] = manifest["text"].get("features") if isinstance(manifest.get("text"), dict) else "numbers"
-    facts["calibrated"] = model.calibration_ is not None
+    facts["calibrated"] = model.calibration is not None
     if checksums:
         facts["checksums"] = "all right"
     return facts

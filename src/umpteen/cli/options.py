@@ -13,6 +13,7 @@ from umpteen.errors import DataError, ParamError
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
     from umpteen.engines.base import Engine
+    from umpteen.trained.model import TrainedModel
 
 
 def _parse_place(text: Any) -> Any:
@@ -134,9 +135,9 @@ def choose_engine(
     return make_engine(engine, threads)
 
 
-def read_for_model(model: Any, path: Path, **options: Any) -> Dataset:
+def read_for_model(model: TrainedModel, path: Path, **options: Any) -> Dataset:
     """A data file to predict on: it may lack features and labels the model knows, but not bring others."""
-    return read_alike(path, model.n_features_in_, model.n_labels_, **options)
+    return read_alike(path, model.n_features, model.n_labels, **options)
 
 
 def read_alike(path: Path, n_features: int, n_labels: int, **options: Any) -> Dataset:

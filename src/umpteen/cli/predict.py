@@ -76,16 +76,16 @@ def command(
     if parts is not None and engine != "ray":
         raise ParamError(f"--parts goes with --engine ray, but the engine is {engine}")
     loaded = load(model)
-    method = loaded.method_ if isinstance(loaded, Tagger) else loaded
+    trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
     if isinstance(loaded, Tagger):
         texts = read_texts(input, format, text_field, None, None, labelled=False).texts
     else:
         options: dict[str, Any] = {} if one_based is None else {"one_based": one_based}
-        X = read_features(input, format=format, n_features=loaded.n_features_in_, threads=threads, **options)
+        X = read_features(input, format=format, n_features=trained.n_features, threads=threads, **options)
     with where.hold(model, parts) if parts is not None else nullcontext(where) as scorer:  # type: ignore[attr-defined]
         how: dict[str, Any] = {
-            "exclude": _labels(method, exclude),
-            "include": _labels(method, include),
+            "exclude": _labels(trained, exclude),
+            "include": _labels(trained, include),
             "threads": threads,
             "engine": scorer,
         }
@@ -93,16 +93,16 @@ def command(
             labels, scores = loaded.rank(texts, top_k, **how)
         else:
             labels, scores = loaded.predict_topk(X, top_k, **how)
-    _write(output, labels, scores, method)
+    _write(output, labels, scores, trained)
 
 
 def _write(output: str, labels: Any, scores: Any, model: Any) -> None:
     from umpteen.data.files import write_bytes
 
     if output.endswith(".npz"):
-        _write_matrix(output, labels, scores, model.n_labels_)
+        _write_matrix(output, labels, scores, model.n_labels)
         return
-    names = model.label_names_
+    names = model.label_names
     is_json = ".jsonl" in Path(output).suffixes
     lines = _json_lines(labels, scores, names) if is_json else _text_lines(labels, scores)
     if output == "-":
@@ -116,7 +116,7 @@ def _labels(model: Any, given: list[str] | None) -> list[Any] | None:
     """Names stay names; anything else that is a number is an id."""
     if not given:
         return None
-    known = model._ids_by_name
+    known = model.ids_by_name
     return [
         known[label] if label in known else int(label) if label.isascii() and label.isdigit() else label
         for label in given

@@ -28,13 +28,13 @@ def command(
     umpteen prune eurlex.model --delta 0.05 --model small.model
     """
     from umpteen.memory import format_bytes
-    from umpteen.methods import load
     from umpteen.storage.store import ModelReader
+    from umpteen.trained.loading import load_model
 
-    whole = load(model)
+    whole = load_model(model)
     smaller = whole.pruned(delta, target)
     sizes = [ModelReader(path).n_bytes() for path in (model, target)]
-    weights = [method.model_.nnz for method in (whole, smaller)]
+    weights = [pruned.scorer.describe()["weights"] for pruned in (whole, smaller)]
     for name, path, n_bytes, nnz in zip(("before", "after"), (model, target), sizes, weights, strict=True):
         typer.echo(f"{name:10} {path} ({format_bytes(n_bytes)}, {nnz:,} weights)")
     if weights[0] == weights[1]:

@@ -6,7 +6,7 @@ import importlib.util
 import logging
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -104,8 +104,8 @@ def _describe(path: str) -> str:
     from umpteen.storage.store import ModelReader
     from umpteen.tagger import Tagger, load
 
-    loaded: Any = load(path)
-    method = loaded.method_ if isinstance(loaded, Tagger) else loaded
+    loaded = load(path)
+    model = loaded.fitted() if isinstance(loaded, Tagger) else loaded
     taken = "texts" if isinstance(loaded, Tagger) and loaded.features_ is not None else "features"
     size = format_bytes(ModelReader(path).n_bytes())
-    return f"{path} ({method.name}, {method.n_labels_:,} labels, {size}, takes {taken})"
+    return f"{path} ({model.method}, {model.n_labels:,} labels, {size}, takes {taken})"

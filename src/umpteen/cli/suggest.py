@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from umpteen.cli.options import ModelArgument, write_json
+from umpteen.errors import ParamError
 
 
 def command(
@@ -44,9 +45,17 @@ def command(
     tagger = Tagger.load(model)
     if text == "-":
         text = sys.stdin.read()
-    found = tagger.suggest(text, _number(top_k), _number(threshold), exclude or None, include or None)
-    explanations = [tagger.explain(text, name) for name, _ in found] if explain or html is not None else []
-    unknown, n_words = tagger.count_unknown([text])[0]
+    rows = tagger.vectorize([text])
+    if rows.words is None:
+        raise ParamError(f"{model}: this model takes rows of numbers, not texts; use umpteen predict")
+    labels, values = tagger.fitted().rank(
+        rows.X, _number(top_k), _number(threshold), exclude or None, include or None
+    )
+    found = tagger.name_labels(labels, values)[0]
+    explanations = (
+        [tagger.explain_row(text, rows.X, name) for name, _ in found] if explain or html is not None else []
+    )
+    unknown, n_words = int(rows.words.unknown[0]), int(rows.words.total[0])
     if json != "-":
         console = Console(highlight=False)
         width = max((len(name) for name, _ in found), default=0)

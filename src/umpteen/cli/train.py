@@ -133,7 +133,7 @@ def command(
     if held_out is not None:
         from umpteen.cli.evaluate import evaluate_model
 
-        _tell_metrics(valid, evaluate_model(estimator, held_out, threads=threads), model)
+        _tell_metrics(valid, evaluate_model(estimator.fitted(), held_out, threads=threads), model)
 
 
 def _train_on_texts(

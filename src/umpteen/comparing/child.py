@@ -96,9 +96,9 @@ class Umpteen(Program):
         self.method.fit(self.X, self.Y, self.model)
 
     def load(self) -> None:
-        from umpteen.methods import load
+        from umpteen.trained.loading import load_model
 
-        self.method = load(self.model)
+        self.method = load_model(self.model)
 
     def predict(self, rows: Any) -> Any:
         return self.method.predict_topk(rows, self.top_k, threads=self.threads)

@@ -17,10 +17,11 @@ from umpteen.comparing.running import KS, Task, read_predictions, run_place
 from umpteen.data.split import split_rows
 from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import evaluate, find_hits
-from umpteen.methods import load
-from umpteen.methods.base import Method
-from umpteen.models.calibration import squeeze
+from umpteen.methods import method_of
 from umpteen.models.forest import ForestModel
+from umpteen.models.linear import LinearModel
+from umpteen.trained.loading import load_model
+from umpteen.trained.model import TrainedModel
 
 #: Of a linear model's weights, the shares to keep.
 KEPT = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01)
@@ -41,8 +42,7 @@ def study(task: Task, result: dict[str, Any], output: Path, *, calibrate: bool =
     for run in done:
         if run["peer"]:
             continue
-        model = load(run_place(output, run["name"]) / "model")
-        model.threads = result["threads"]
+        model = load_model(run_place(output, run["name"]) / "model").with_threads(result["threads"])
         found = look_into(model, task)
         if calibrate:
             found["calibration"] = compare_reliability(model, task, *read_predictions(run_place(output, run["name"])))
@@ -70,20 +70,21 @@ def fit_power_law(counts: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def look_into(model: Method, task: Task) -> dict[str, Any]:
-    """What its family lets one see of a model."""
-    if model.model_.family == "linear" and model.model_.nnz <= _MOST_WEIGHTS:
-        return {"weights": weigh(model), "pruning": prune(model, task)}
-    if model.model_.family == "forest":
-        return {"trees": fell(model, task)}
+def look_into(model: TrainedModel, task: Task) -> dict[str, Any]:
+    """What its scorer lets one see of a model."""
+    scorer = model.scorer
+    if isinstance(scorer, LinearModel) and scorer.nnz <= _MOST_WEIGHTS:
+        return {"weights": weigh(scorer), "pruning": prune(model, scorer, task)}
+    if isinstance(scorer, ForestModel):
+        return {"trees": fell(model, scorer, task)}
     return {}
 
 
-def weigh(model: Method) -> dict[str, Any]:
+def weigh(scorer: LinearModel) -> dict[str, Any]:
     """A histogram of the weights' sizes (DiSMEC, Fig 2): how many lie in each of ten bins per power of ten."""
     edges = np.round(np.arange(-60, 31) / 10, 1)
     counts = np.zeros(len(edges) - 1, np.int64)
-    for shard in model.model_.shards:
+    for shard in scorer.shards:
         sizes = np.abs(shard.to_weights()[0].data)
         counts += np.histogram(np.log10(sizes[sizes > 0]), edges)[0]
     used = np.flatnonzero(counts)
@@ -93,24 +94,23 @@ def weigh(model: Method) -> dict[str, Any]:
     return {"edges": (10.0 ** edges[first : last + 1]).tolist(), "counts": counts[first:last].tolist()}
 
 
-def prune(model: Method, task: Task) -> list[dict[str, float]]:
+def prune(model: TrainedModel, scorer: LinearModel, task: Task) -> list[dict[str, float]]:
     """Size against accuracy (DiSMEC, Fig 5): the smallest weights dropped, share by share."""
-    sizes = np.concatenate([np.abs(shard.to_weights()[0].data) for shard in model.model_.shards])
+    sizes = np.concatenate([np.abs(shard.to_weights()[0].data) for shard in scorer.shards])
     curve = []
     for share in KEPT:
         delta = 0.0 if share == 1 else float(np.quantile(sizes, 1 - share))
         smaller = model if share == 1 else model.pruned(delta)
-        n_bytes = sum(part.n_bytes for part in smaller.model_.to_parts())
+        n_bytes = sum(part.n_bytes for part in smaller.scorer.to_parts())
         scores = _score(task, smaller.predict_topk(task.test_X, max(KS))[0])
-        curve.append({"delta": delta, "weights": smaller.model_.nnz, "bytes": n_bytes, **scores})
+        curve.append({"delta": delta, "weights": smaller.scorer.describe()["weights"], "bytes": n_bytes, **scores})
     return curve
 
 
-def fell(model: Method, task: Task) -> list[dict[str, float]]:
+def fell(model: TrainedModel, whole: ForestModel, task: Task) -> list[dict[str, float]]:
     """Accuracy against the number of trees (FastXML, Fig 1), in the order they were planted."""
-    whole = model.model_
     numbers = sorted({n for n in _TREES if n < len(whole.trees)} | {len(whole.trees)})
-    X = model.preprocessing_.transform(task.test_X)
+    X = model.preprocessing.transform(task.test_X)
     curve = []
     for n in numbers:
         part = ForestModel(whole.trees[:n], whole.n_features, whole.n_labels, whole.centroids)
@@ -124,20 +124,21 @@ def _score(task: Task, labels: NDArray[np.int32]) -> dict[str, float]:
 
 
 def compare_reliability(
-    model: Method, task: Task, labels: NDArray[np.int32], scores: NDArray[np.float32]
+    model: TrainedModel, task: Task, labels: NDArray[np.int32], scores: NDArray[np.float32]
 ) -> dict[str, Any]:
     """How far scores can be believed as they come, and as probabilities. Those are learned as `Tagger` learns them:
     a second model is trained without a tenth of the training rows, and judged on it."""
     held_out = split_rows(task.train.Y, _HELD_OUT)
     kept = task.train.take(~held_out)
-    first = type(model)(**model.get_params()).fit(kept.X, kept.Y)
+    method = method_of(model)
+    first = type(method)(**method.get_params()).fit(kept.X, kept.Y)
     first.calibrate(task.train.X[held_out], task.train.Y[held_out])
     given = labels >= 0
     hits = find_hits(task.test_Y, labels)[given]
     assert first.calibration_ is not None
-    said = first.calibration_.to_probabilities(scores)
-    before = reliability(squeeze(scores, model.model_.family)[given], hits)
-    return {"before": _plain(before), "after": _plain(reliability(said[given], hits))}
+    probabilities = first.calibration_.to_probabilities(scores)
+    before = reliability(model.scorer.to_unit(scores)[given], hits)
+    return {"before": _plain(before), "after": _plain(reliability(probabilities[given], hits))}
 
 
 def _plain(found: Reliability) -> dict[str, Any]:

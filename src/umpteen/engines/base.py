@@ -13,19 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from umpteen import _native
 from umpteen.data.matrix import Csr
 from umpteen.errors import ShardError
-from umpteen.models.model import Model
+from umpteen.models.scorer import Ranking, Scorer
 
 #: Whether a shard's own kernels use the threads, shards run side by side with one thread each, or all shards are cut
 #: from one computation, which only pays once.
 Parallelism = Literal["inside", "across", "together"]
-
-Ranking = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Resources:
 
     threads: int
     token: _native.CancelToken
-    #: What the work has to say beside its result, such as how well a solver did.
+    #: What the work notes beside its result, such as how well a solver did.
     notes: list[Any] = field(default_factory=list)
 
     def raise_if_cancelled(self) -> None:
@@ -96,7 +93,7 @@ class Engine(abc.ABC):
 
     def predict_topk(
         self,
-        model: Model,
+        model: Scorer,
         X: Csr,
         top_k: int,
         *,

@@ -38,7 +38,6 @@ from umpteen.engines.base import (
     Failures,
     Parallelism,
     Portable,
-    Ranking,
     Resources,
     Task,
     Work,
@@ -46,9 +45,9 @@ from umpteen.engines.base import (
 )
 from umpteen.errors import MissingExtraError, ModelError, ParamError, UmpteenError
 from umpteen.memory import format_bytes
-from umpteen.models.families import model_class
-from umpteen.models.model import Model
-from umpteen.models.partial import Divisible, Merger, RankingMerger, search_by, share_out, take_part
+from umpteen.models.families import scorer_class
+from umpteen.models.partial import Divisible, Merger, RankingMerger, share_out, take_part
+from umpteen.models.scorer import Ranking, Scorer
 from umpteen.params import check_count, check_flag
 from umpteen.storage.remote import is_url, open_model
 
@@ -216,7 +215,7 @@ class RayEngine(Engine):
 
     def predict_topk(
         self,
-        model: Model,
+        model: Scorer,
         X: Csr,
         top_k: int,
         *,
@@ -234,7 +233,7 @@ class RayEngine(Engine):
             cpus = self._worker_cpus("inside")
             options: Any = {"exclude": exclude, "include": include, "threads": cpus}
             how = {"num_cpus": cpus, "max_retries": self.retries}
-            say, merge = ray.remote(_say).options(**how), ray.remote(_merge).options(**how)
+            score, merge = ray.remote(_score_part).options(**how), ray.remote(_merge).options(**how)
             n_workers = sum(int(node["Resources"]["CPU"]) // cpus for node in self.nodes())
             merger: Merger = RankingMerger()
             parts: list[Any] = [model]
@@ -246,8 +245,8 @@ class RayEngine(Engine):
             merger_ref = ray.put(merger)
 
             def submit(rows: Any) -> Any:
-                said = [say.remote(part, rows, top_k, options, _signature()) for part in refs]
-                return merge.remote(merger_ref, rows, top_k, options, *said)
+                answers = [score.remote(part, rows, top_k, options, _signature()) for part in refs]
+                return merge.remote(merger_ref, rows, top_k, options, *answers)
 
             return _in_blocks(X, top_k, submit, max(2, n_workers))
 
@@ -291,10 +290,11 @@ class HeldModel(Engine):
             reader = open_model(self.path)
             manifest, names = reader.manifest, reader.shard_names
             self._shape = (manifest["n_features"], manifest["n_labels"])
-            model = model_class(manifest["family"]).from_parts([reader.part(name) for name in names], *self._shape)
-            if not isinstance(model, Divisible):
-                raise ParamError(f"{self.path}: a model of the family {manifest['family']} cannot be held in parts")
-            index = manifest["params"].get("index")
+            family = scorer_class(manifest["family"])
+            if not hasattr(family, "units"):
+                raise ParamError(f"{self.path}: a {family.family} model cannot be held in parts")
+            parts = [reader.part(name) for name in names]
+            model: Any = family.from_parts(parts, *self._shape).configured(manifest["params"])
             nodes = self.engine.nodes()
             shares = share_out(model, self.parts or max(1, len(nodes)))
             room = max((node["Resources"].get("memory", 0) for node in nodes), default=0)
@@ -314,7 +314,9 @@ class HeldModel(Engine):
                        "max_restarts": -1, "max_task_retries": -1}  # fmt: skip
                 shards = [names[i] for i in share.shards]
                 self._actors.append(
-                    holder.options(**how).remote(self.path, type(model), shards, self._shape, index, _signature())
+                    holder.options(**how).remote(
+                        self.path, type(model), shards, self._shape, model.settings(), _signature()
+                    )
                 )
             self._merger = ray.put(model.merger())
             self.n_bytes = [int(size) for size in ray.get([actor.n_bytes.remote() for actor in self._actors])]
@@ -340,7 +342,7 @@ class HeldModel(Engine):
 
     def predict_topk(
         self,
-        model: Model,
+        model: Scorer,
         X: Csr,
         top_k: int,
         *,
@@ -360,8 +362,8 @@ class HeldModel(Engine):
         merge: Any = ray.remote(_merge).options(num_cpus=_HARDLY_ANY, max_retries=self.engine.retries)
 
         def submit(rows: Any) -> Any:
-            said = [actor.say.remote(rows, top_k, options) for actor in self._actors]
-            return merge.remote(self._merger, rows, top_k, options, *said)
+            answers = [actor.score_part.remote(rows, top_k, options) for actor in self._actors]
+            return merge.remote(self._merger, rows, top_k, options, *answers)
 
         return _in_blocks(X, top_k, submit, 4)
 
@@ -524,15 +526,15 @@ def _do_tasks(
     return outcomes
 
 
-def _say(part: Any, X: Csr, top_k: int, options: dict[str, Any], signature: tuple[str, str]) -> Any:
+def _score_part(part: Any, X: Csr, top_k: int, options: dict[str, Any], signature: tuple[str, str]) -> Any:
     _check_signature(signature)
     if isinstance(part, Divisible):
-        return part.say(X, top_k, **options)
+        return part.score_part(X, top_k, **options)
     return part.predict_topk(X, top_k, **options)
 
 
-def _merge(merger: Merger, X: Csr, top_k: int, options: dict[str, Any], *said: Any) -> Ranking:
-    return merger.merge(X, said, top_k, **options)
+def _merge(merger: Merger, X: Csr, top_k: int, options: dict[str, Any], *answers: Any) -> Ranking:
+    return merger.merge(X, answers, top_k, **options)
 
 
 class _Holder:
@@ -544,17 +546,17 @@ class _Holder:
         family: type[Any],
         shards: list[str],
         shape: tuple[int, int],
-        index: str | None,
+        settings: dict[str, Any],
         signature: tuple[str, str],
     ) -> None:
         _check_signature(signature)
         reader = open_model(path)
         parts = [reader.part(name) for name in shards]
         self._n_bytes = sum(part.n_bytes for part in parts)
-        self._model = search_by(family.from_some_parts(parts, *shape), index)
+        self._part = family.from_some_parts(parts, *shape).configured(settings)
 
     def n_bytes(self) -> int:
         return self._n_bytes
 
-    def say(self, X: Csr, top_k: int, options: dict[str, Any]) -> Any:
-        return self._model.say(X, top_k, **options)
+    def score_part(self, X: Csr, top_k: int, options: dict[str, Any]) -> Any:
+        return self._part.score_part(X, top_k, **options)

@@ -20,34 +20,29 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr, as_csr, offsets
+from umpteen.data.matrix import Csr, offsets
 from umpteen.data.propensity import LabelCounts, check_constants, propensities
 from umpteen.engines.base import Engine, Resources
-from umpteen.errors import ModelCorruptError, ParamError
+from umpteen.errors import ParamError
 from umpteen.memory import Estimate
+from umpteen.methods.dual import DualOneVsRest, bound_dual_memory, solve_dual
 from umpteen.methods.label_tree import LabelTree
-from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
-from umpteen.methods.ppdsparse import bound_dual_memory, solve_dual
+from umpteen.methods.one_vs_rest import PANEL_LABELS, LabelWeights, OneVsRest, count_weights_bound
 from umpteen.methods.training_data import TrainingData
-from umpteen.models.linear import LinearModel
 from umpteen.params import check_count, check_flag, check_number
 from umpteen.progress import Listener
-from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
-
-#: Labels solved side by side; kPanelLabels in the kernel.
-_PANEL = 32
+from umpteen.trained.model import TrainedModel
+from umpteen.trained.nesting import nest_candidate_tree
 
 LOSSES = ("squared_hinge", "logistic")
-#: What the names of a proposing tree's parts begin with.
-_CANDIDATES = "candidates-"
 
 
-class DiSMEC(OneVsRest):
+class DiSMEC(DualOneVsRest):
     """One-vs-rest squared-hinge SVMs or logistic regressions, solved exactly and pruned.
 
     Parameters
@@ -85,18 +80,13 @@ class DiSMEC(OneVsRest):
         How weights are stored: "float16" or "float32".
     labels_per_shard
         Labels trained and stored together; by default chosen from the number of labels.
-    candidates
+    candidate_tree
         A `LabelTree`: prediction then ranks only the labels it puts first, which with very many labels is far faster
         and loses little. One that is not fitted is trained along, on the same data. It is kept with the model.
     n_candidates
         How many labels the tree proposes.
     threads, engine
         How to compute; the model does not depend on them.
-
-    Attributes
-    ----------
-    candidates_ : LabelTree or None
-        The tree that proposes labels.
 
     Examples
     --------
@@ -110,7 +100,7 @@ class DiSMEC(OneVsRest):
     """
 
     name: ClassVar[str] = "dismec"
-    kept_as_parts: ClassVar[tuple[str, ...]] = ("candidates",)
+    kept_as_parts: ClassVar[tuple[str, ...]] = ("candidate_tree",)
 
     def __init__(
         self,
@@ -131,7 +121,7 @@ class DiSMEC(OneVsRest):
         power: float = 1.0,
         weight_type: str = "float16",
         labels_per_shard: int | None = None,
-        candidates: LabelTree | None = None,
+        candidate_tree: LabelTree | None = None,
         n_candidates: int = 50,
         threads: int | None = None,
         engine: str | Engine = "local",
@@ -153,7 +143,7 @@ class DiSMEC(OneVsRest):
         self.power = power
         self.weight_type = weight_type
         self.labels_per_shard = labels_per_shard
-        self.candidates = candidates
+        self.candidate_tree = candidate_tree
         self.n_candidates = n_candidates
         self.threads = threads
         self.engine = engine
@@ -177,8 +167,8 @@ class DiSMEC(OneVsRest):
             )
         check_count("max_rounds", self.max_rounds)
         check_count("n_candidates", self.n_candidates)
-        if not isinstance(self.candidates, (LabelTree, NoneType)):
-            raise ParamError(f"candidates must be a LabelTree or None, but is {self.candidates!r}"[:200])
+        if not isinstance(self.candidate_tree, (LabelTree, NoneType)):
+            raise ParamError(f"candidate_tree must be a LabelTree or None, but is {self.candidate_tree!r}"[:200])
         check_flag("propensity", self.propensity)
         check_constants(self.A, self.B)
 
@@ -241,81 +231,51 @@ class DiSMEC(OneVsRest):
             sp.csr_matrix((solved["data"], solved["indices"], solved["indptr"]), shape), solved["bias"]
         )
 
-    # --- candidates -----------------------------------------------------------------------------------------------
+    # --- a tree of candidates -------------------------------------------------------------------------------------
 
-    def _train_helpers(self, X: Csr, Y: Csr, progress: bool | Listener) -> tuple[dict[str, Any], dict[str, Part]]:
-        tree = self.candidates
-        if tree is None:
+    def train_companions(self, X: Csr, Y: Csr, progress: bool | Listener) -> tuple[dict[str, Any], dict[str, Part]]:
+        if self.candidate_tree is None:
             return {}, {}
-        if not hasattr(tree, "model_"):
+        tree = self.candidate_tree
+        if not tree.__sklearn_is_fitted__():
             tree = LabelTree(**tree.get_params()).fit(X, Y, progress=progress)
         elif (tree.n_features_in_, tree.n_labels_) != (X.shape[1], Y.shape[1]):
             raise ParamError(
-                f"candidates must have {X.shape[1]} features and {Y.shape[1]} labels, "
+                f"candidate_tree must have {X.shape[1]} features and {Y.shape[1]} labels, "
                 f"but has {tree.n_features_in_} and {tree.n_labels_}"
             )
-        shards = {shard_name(i): part for i, part in enumerate(tree.model_.to_parts())}
-        params = tree._fitted_header["params"] | {"beam": tree.beam}  # which may be set after training
-        header = {"candidates": {"header": tree._fitted_header | {"params": params}, "n_shards": len(shards)}}
-        return header, {_CANDIDATES + name: part for name, part in (tree._shared | shards).items()}
+        return nest_candidate_tree(tree.fitted())
 
-    def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
-        super()._attach(header, shared, shards)
-        self.candidates_: LabelTree | None = None
-        if "candidates" not in header:
-            return
-        kept = header["candidates"]["header"]
-        mine = {name.removeprefix(_CANDIDATES): part for name, part in shared.items() if name.startswith(_CANDIDATES)}
-        if (kept["n_features"], kept["n_labels"]) != (self.n_features_in_, self.n_labels_):
-            raise ModelCorruptError(
-                f"the tree of candidates must have {self.n_features_in_} features and {self.n_labels_} labels, "
-                f"but has {kept['n_features']} and {kept['n_labels']}"
-            )
-        tree = LabelTree(**kept["params"])
-        tree._attach(kept, mine, [mine[shard_name(i)] for i in range(header["candidates"]["n_shards"])])
-        self.candidates_ = tree
+    def fitted(self) -> TrainedModel:
+        model = super().fitted()
+        # It may be set anew after training.
+        if model.candidate_tree is not None and model.params["n_candidates"] != self.n_candidates:
+            model = self.model_ = model.configured(n_candidates=self.n_candidates)
+        return model
 
-    def predict_topk(
-        self,
-        X: Any,
-        top_k: int = 5,
-        *,
-        exclude: ArrayLike | None = None,
-        include: ArrayLike | None = None,
-        threads: int | None = None,
-        engine: str | Engine = "local",
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        self._check_fitted()
-        if self.candidates_ is None:
-            return super().predict_topk(X, top_k, exclude=exclude, include=include, threads=threads, engine=engine)
-        if engine != "local":
-            raise ParamError(f"rows are ranked among a tree's candidates by the engine 'local', but it is {engine!r}")
-        top_k = check_count("top_k", top_k)
-        threads = self.threads if threads is None else threads
-        ids: dict[str, Any] = {
-            name: self._label_ids(given, name) for name, given in (("exclude", exclude), ("include", include))
-        }
-        X = as_csr(X, "X", self.n_features_in_)
-        n_proposed = min(max(top_k, check_count("n_candidates", self.n_candidates)), self.n_labels_)
-        proposed, _ = self.candidates_.predict_topk(X, n_proposed, threads=threads, **ids)
-        X = self.preprocessing_.transform(X, threads=1 if X.shape[0] == 1 else threads)
-        model: LinearModel = self.model_
-        return model.rank_candidates(X, proposed, top_k, threads=threads)
+    @classmethod
+    def from_model(cls, model: TrainedModel) -> Self:
+        method = super().from_model(model)
+        if model.candidate_tree is not None:
+            method.candidate_tree = LabelTree.from_model(model.candidate_tree)
+        return method
 
     def add_labels(self, *args: Any, **options: Any) -> Self:
-        if getattr(self, "candidates_", None) is not None:
+        if self.fitted().candidate_tree is not None:
             raise ParamError(
-                "labels can only be added to a model without candidates: its tree would never propose them"
+                "labels can only be added to a model without a candidate_tree, which would never propose them"
             )
         return super().add_labels(*args, **options)
 
     add_labels.__doc__ = OneVsRest.add_labels.__doc__
 
+    # --- memory -------------------------------------------------------------------------------------------------
+
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
         own = self._estimate_own(X, Y)
-        if self.candidates is None:
+        if self.candidate_tree is None:
             return own
-        tree = self.candidates.estimate(X, Y)  # trained before, and kept
+        tree = self.candidate_tree.estimate(X, Y)  # trained before, and kept
         peak = max(tree.peak_bytes, tree.model_bytes + own.peak_bytes)
         return Estimate(peak, tree.model_bytes + own.model_bytes)
 
@@ -326,7 +286,7 @@ class DiSMEC(OneVsRest):
         bound = self.bound_size(weights, n_features)
         vectors = 5 if self.loss == "logistic" else 4  # as long as w, per label
         # Weights, directions and scores of a panel, and the rows near one label's margin in their packed form.
-        panel = 4 * _PANEL * (vectors * n_features + 3 * n_rows) + min(8 * X.nnz, 32_000_000)
+        panel = 4 * PANEL_LABELS * (vectors * n_features + 3 * n_rows) + min(8 * X.nnz, 32_000_000)
         threads = resolve_threads(self.threads)
         work = bound_dual_memory(X, threads) if self.uses_dual(X) else threads * panel
         peak = work + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8 + n_rows * 8

@@ -27,7 +27,8 @@ from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import DataError, ParamError
 from umpteen.memory import Estimate, check_fits
-from umpteen.methods.base import Method, train_shards
+from umpteen.methods.base import Method
+from umpteen.methods.training import train_shards
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import ForestModel, Tree, leaf_depths
 from umpteen.params import check_count, check_flag, check_number
@@ -35,6 +36,7 @@ from umpteen.progress import Listener, listening
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
+from umpteen.trained.model import TrainedModel
 
 SPLIT_LOSSES = ("ndcg", "ndcg5", "precision5")
 
@@ -85,13 +87,15 @@ class FastXML(Method):
     >>> labels, scores = model.predict_topk(train.X, top_k=3)
     >>> labels.shape
     (500, 3)
-    >>> model.add_trees(5, train.X, train.Y).model_.describe()["trees"]
+    >>> model.add_trees(5, train.X, train.Y).model_.scorer.describe()["trees"]
     15
     """
 
     name: ClassVar[str] = "fastxml"
     parallelism: ClassVar[Parallelism] = "across"
-    model_class = ForestModel
+    scorer_class = ForestModel
+    #: Whether a row's gain is divided by the best it could be, as nDCG's is.
+    divides_by_ideal: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -167,7 +171,7 @@ class FastXML(Method):
             offsets(data.Y),
             data.Y.indices,
             gains,
-            ideal=self.name == "fastxml",
+            ideal=self.divides_by_ideal,
             leaf_scale=float(gains.max()),
             bias=data.bias,
             max_leaf=int(self.max_leaf),
@@ -199,26 +203,22 @@ class FastXML(Method):
     def add_trees(self, n: int, X: Any, Y: Any, *, progress: bool | Listener = False) -> Self:
         """Grows n more trees on the data the forest was trained on: the same forest as one that had them from the
         start. It stays in memory until `save`."""
-        self._check_fitted()
+        model = self.fitted()
         n = check_count("n", n)
-        X, Y = as_csr(X, "X", self.n_features_in_), as_csr(Y, "Y", self.n_labels_, values=False)
-        known = self._fitted_header.get("fingerprint", {"X": None, "Y": None})
-        same = X.shape[0] == Y.shape[0] == self.train_counts_.n_rows
-        same = same and np.array_equal(count_labels(Y, "Y").counts, self.train_counts_.counts)
-        for name, matrix in (("X", X), ("Y", Y)):
-            same = same and known[name] in (None, fingerprint(matrix))
-        if not same:
-            raise DataError("trees can only be added on the data the forest was trained on, but X or Y differs")
+        X, Y = as_csr(X, "X", model.n_features), as_csr(Y, "Y", model.n_labels, values=False)
+        _check_same_data(model, X, Y)
         check_fits(self.estimate(X, Y), "use fewer threads")
-        self.set_params(**self._fitted_header["params"])
-        old = self.model_.to_parts()
+        self.set_params(**self.from_model(model).facts())
+        old = model.scorer.to_parts()
         self.n_trees += n
-        data = TrainingData(self.preprocessing_.transform(X, threads=self.threads), Y, self.preprocessing_.bias)
+        steps = model.preprocessing
+        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
         tasks = self.plan(data)[len(old) :]
         with listening(progress, f"training {self.name}") as listener:
             new = train_shards(self, data, tasks, set(), None, listener)
-        header = {**self._fitted_header, "params": {**self._fitted_header["params"], "n_trees": self.n_trees}}
-        self._attach(header, self._shared, old + [new[task.name] for task in tasks])
+        header = model.header | {"params": model.params | {"n_trees": self.n_trees}}
+        shards = old + [new[task.name] for task in tasks]
+        self.model_ = TrainedModel.open(header, model.parts, shards, self.threads)
         return self
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
@@ -231,3 +231,14 @@ class FastXML(Method):
         model_bytes = int(self.n_trees * (weights * 4 + Y.nnz * 4 + leaves * 24))
         copies = X.nnz * self.preprocessing().bytes_per_value()
         return Estimate(int(work) * resolve_threads(self.threads) + copies + model_bytes, model_bytes)
+
+
+def _check_same_data(model: TrainedModel, X: Csr, Y: Csr) -> None:
+    """Trees can only be added on the data that a forest was trained on."""
+    known = model.header.get("fingerprint", {"X": None, "Y": None})
+    same = X.shape[0] == Y.shape[0] == model.train_counts.n_rows
+    same = same and np.array_equal(count_labels(Y, "Y").counts, model.train_counts.counts)
+    for name, matrix in (("X", X), ("Y", Y)):
+        same = same and known[name] in (None, fingerprint(matrix))
+    if not same:
+        raise DataError("trees can only be added on the data the forest was trained on, but X or Y differs")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
@@ -27,19 +27,18 @@ from umpteen.engines.base import Engine, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.base import Method
-from umpteen.methods.one_vs_rest import count_weights_bound
+from umpteen.methods.one_vs_rest import PANEL_LABELS, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.label_tree import LabelTreeModel, TreePart
 from umpteen.params import check_count, check_number
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
+from umpteen.trained.model import TrainedModel
 
 CLUSTERINGS = ("capped", "plain", "balanced")
 #: Children a node may have: what a linear shard's positions can tell apart.
 MAX_CHILDREN = 65536
-#: Children solved side by side; kPanelLabels in the kernel.
-_PANEL = 32
 #: A node of at most so many rows may keep a number for each pair of them.
 _GRAM_ROWS = 2048
 #: From here on pruning leaves a child few weights for features that only others' rows have.
@@ -111,8 +110,8 @@ class LabelTree(Method):
     """
 
     name: ClassVar[str] = "label-tree"
-    model_class = LabelTreeModel
-    way_out: ClassVar[str] = "use fewer threads, fewer trees, or a larger prune"
+    scorer_class = LabelTreeModel
+    memory_advice: ClassVar[str] = "use fewer threads, fewer trees, or a larger prune"
 
     def __init__(
         self,
@@ -387,19 +386,11 @@ class LabelTree(Method):
 
     # --- 4. search ----------------------------------------------------------------------------------------------
 
-    def predict_topk(
-        self,
-        X: Any,
-        top_k: int = 5,
-        *,
-        exclude: ArrayLike | None = None,
-        include: ArrayLike | None = None,
-        threads: int | None = None,
-        engine: str | Engine = "local",
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        self._check_fitted()
-        self.model_.beam = check_count("beam", self.beam)
-        return super().predict_topk(X, top_k, exclude=exclude, include=include, threads=threads, engine=engine)
+    def fitted(self) -> TrainedModel:
+        model = super().fitted()
+        if model.scorer.settings()["beam"] != self.beam:  # it may be set anew after training
+            model = self.model_ = model.configured(beam=self.beam)
+        return model
 
     # --- memory -------------------------------------------------------------------------------------------------
 
@@ -418,7 +409,7 @@ class LabelTree(Method):
         # directions and one level's centres.
         threads = resolve_threads(self.threads)
         few = min(n_rows, _GRAM_ROWS)
-        panels = 4 * _PANEL * (6 * (n_features + 1) + 3 * n_rows + 6 * few) + 4 * few**2
+        panels = 4 * PANEL_LABELS * (6 * (n_features + 1) + 3 * n_rows + 6 * few) + 4 * few**2
         stride = -(-min(self.branching, n_labels) // 16) * 16
         directions = int(own.sum()) * 8 * 2 + 4 * stride * (n_features + n_labels)
         copies = X.nnz * 8 * (1 + 2 * threads) + Y.nnz * 24 + (n_rows + n_features) * 16 * threads

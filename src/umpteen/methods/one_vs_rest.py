@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen import __version__, _native
@@ -18,6 +17,7 @@ from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Resources, Task
 from umpteen.errors import DataError, ParamError
 from umpteen.methods.base import Method
+from umpteen.methods.training import Target, check_training, train_tasks
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
 from umpteen.params import check_count
@@ -25,6 +25,10 @@ from umpteen.progress import Listener
 from umpteen.storage.names import Names
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part, fingerprint_parts
+from umpteen.trained.model import TrainedModel
+
+#: Labels solved side by side; kPanelLabels in the kernels.
+PANEL_LABELS = 32
 
 
 class LabelWeights(NamedTuple):
@@ -44,7 +48,7 @@ class SizeBound(NamedTuple):
 class LabelBlocks(Method):
     """A method that ends in one weight vector per label."""
 
-    model_class: ClassVar[type[LinearModel]] = LinearModel
+    scorer_class: ClassVar[type[LinearModel]] = LinearModel
 
     weight_type: str
     labels_per_shard: int | None
@@ -89,6 +93,16 @@ class LabelBlocks(Method):
         model_bytes = int(weights.sum()) * per_weight + -(-n_labels // size) * per_shard + n_labels * per_label
         return SizeBound(model_bytes, int(np.sort(weights)[-size * shards_in_work :].sum()))
 
+    def pruned(self, delta: float, model_dir: PathLike | None = None) -> Self:
+        model = self.fitted().pruned(delta, model_dir)
+        smaller = type(self)(
+            **self.get_params() | {name: model.params[name] for name in ("prune",) if name in model.params}
+        )
+        smaller.model_ = model
+        return smaller
+
+    pruned.__doc__ = TrainedModel.pruned.__doc__
+
     def pack(self, data: TrainingData, labels: NDArray[np.int32], trained: LabelWeights) -> LinearShard:
         """The weights of these labels as they are stored."""
         # A label nobody has was not trained, and must not be ranked by the accident of its score.
@@ -96,48 +110,10 @@ class LabelBlocks(Method):
         return LinearShard.from_weights(trained.W, trained.bias, labels, self.weight_type)
 
 
-class Alphas:
-    """Dual variables of a method that solves the dual: where to start from, and what was found.
-
-    Parameters
-    ----------
-    start
-        Labels x rows; None for all zero.
-    """
-
-    def __init__(self, start: Csr | None = None) -> None:
-        self.start = start
-        self._found: list[tuple[NDArray[np.int32], Any]] = []
-
-    def on(self, rows: NDArray[np.int64], n_rows: int) -> Csr | None:
-        """What was found, if anything, where the rows trained on are these of `n_rows` others, rising."""
-        if not self._found:
-            return None
-        found = sp.vstack([sp.csr_matrix(alphas, (len(ids), len(rows))) for ids, alphas in self._found], format="csr")
-        found = found[np.argsort(np.concatenate([ids for ids, _ in self._found]))]
-        return make_csr(found.data, rows[found.indices].astype(np.int32), found.indptr, (found.shape[0], n_rows))
-
-    def keep(self, labels: NDArray[np.int32], alphas: Any) -> None:
-        self._found.append((labels, alphas))
-
-
 class OneVsRest(LabelBlocks):
     """A method that trains each label's weights on their own, so that labels can be added later."""
 
-    #: Set before training to start the dual solver near its solution, and to have its solution.
-    alphas: Alphas | None = None
-
-    def start_of(self, labels: NDArray[np.int32]) -> dict[str, Any]:
-        """What the dual solver is told of these labels' start."""
-        if self.alphas is None:
-            return {}
-        start = self.alphas.start[labels] if self.alphas.start is not None else None
-        given = (start.data, start.indices, start.indptr.astype(np.int64)) if start is not None else None
-        return {"start": given, "keep_alphas": True}
-
-    def keep_alphas(self, labels: NDArray[np.int32], solved: dict[str, Any]) -> None:
-        if self.alphas is not None:
-            self.alphas.keep(labels, solved["alphas"])
+    trains_by_label: ClassVar[bool] = True
 
     @abc.abstractmethod
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
@@ -198,48 +174,54 @@ class OneVsRest(LabelBlocks):
         >>> model.add_labels(train.X, train.Y[:, 15:]).n_labels_
         20
         """
-        self._check_fitted()
+        model = self.fitted()
         self.validate()
-        for name, value in self._plain_params().items():
-            trained = self._fitted_header["params"].get(name, self.param_defaults()[name])
+        self._check_same_parameters(model)
+        X, Y = as_csr(X, "X", model.n_features), as_csr(Y_new, "Y_new", values=False)
+        n_old, n_new = model.n_labels, Y.shape[1]
+        check_training(self, X, Y, n_old + n_new, names)
+        counts = np.append(model.train_counts.counts, count_labels(Y, "Y_new").counts)
+        parts = model.parts | {"labels": Part({"counts": counts})}
+        if (grown := _extend_names(model, names)) is not None:
+            parts["names"] = grown.to_part()
+        kept = {shard_name(i): part for i, part in enumerate(model.scorer.to_parts())}
+        header = {**model.header, "umpteen_version": __version__, "n_labels": n_old + n_new}
+        header.pop("fingerprint", None)
+        if model_dir is not None:
+            old = fingerprint_parts([*kept.values(), *model.parts.values()])
+            header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y), "model": old}
+        # The old labels have no rows here; they are there so that the new ones have their ids.
+        Y = make_csr(Y.data, Y.indices + np.int32(n_old), Y.indptr, (Y.shape[0], n_old + n_new))
+        steps = model.preprocessing
+        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
+        tasks = self.plan(data, n_old, len(kept))
+        self.model_ = train_tasks(self, data, tasks, kept, header, parts, Target(model_dir, resume, progress))
+        return self
+
+    def _check_same_parameters(self, model: TrainedModel) -> None:
+        for name, value in self.facts().items():
+            trained = model.params.get(name, self.param_defaults()[name])
             if value != trained:
                 raise ParamError(
                     f"labels are added with the parameters of the model, but {name} was {trained!r} and is {value!r}"
                 )
-        X, Y = as_csr(X, "X", self.n_features_in_), as_csr(Y_new, "Y_new", values=False)
-        n_old, n_new = self.n_labels_, Y.shape[1]
-        self._check_training(X, Y, n_old + n_new, names)
-        counts = np.append(self.train_counts_.counts, count_labels(Y, "Y_new").counts)
-        shared = self._shared | {"labels": Part({"counts": counts})}
-        if (grown := self._extend_names(names)) is not None:
-            shared["names"] = grown.to_part()
-        kept = {shard_name(i): part for i, part in enumerate(self.model_.to_parts())}
-        header = {**self._fitted_header, "umpteen_version": __version__, "n_labels": n_old + n_new}
-        header.pop("fingerprint", None)
-        if model_dir is not None:
-            model = fingerprint_parts([*kept.values(), *self._shared.values()])
-            header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y), "model": model}
-        # The old labels have no rows here; they are there so that the new ones have their ids.
-        Y = make_csr(Y.data, Y.indices + np.int32(n_old), Y.indptr, (Y.shape[0], n_old + n_new))
-        data = TrainingData(self.preprocessing_.transform(X, threads=self.threads), Y, self.preprocessing_.bias)
-        self._train(data, self.plan(data, n_old, len(kept)), kept, header, shared, model_dir, resume, progress)
-        return self
 
-    def _extend_names(self, names: Sequence[str] | None) -> Names | None:
-        """The model's names and the new ones; None if it has none."""
-        if self.label_names_ is None:
-            if names is not None:
-                raise DataError("the model's labels have no names, so the new labels cannot have any")
-            return None
-        if names is None:
-            raise DataError("the model's labels have names, so the new labels need them too, but there are none")
-        new = [str(name) for name in names]
-        known = set(self._ids_by_name)
-        for name in new:
-            if name in known:
-                raise DataError(f"a label's name must be its own, but {name!r} is there already")
-            known.add(name)
-        return self.label_names_.extended(new)
+
+def _extend_names(model: TrainedModel, names: Sequence[str] | None) -> Names | None:
+    """The model's names and the new ones; None if it has none."""
+    if model.label_names is None:
+        if names is not None:
+            raise DataError("the model's labels have no names, so the new labels cannot have any")
+        return None
+    if names is None:
+        raise DataError("the model's labels have names, so the new labels need them too, but there are none")
+    new = [str(name) for name in names]
+    known = set(model.ids_by_name)
+    for name in new:
+        if name in known:
+            raise DataError(f"a label's name must be its own, but {name!r} is there already")
+        known.add(name)
+    return model.label_names.extended(new)
 
 
 def count_weights_bound(X: Csr, Y: Csr) -> NDArray[np.int64]:

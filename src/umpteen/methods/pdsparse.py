@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -101,7 +102,7 @@ class PDSparse(LabelBlocks):
     n_groups
         For a sampled search: the labels are split into so many groups at random, and each search looks at one.
     search
-        How confused labels are found: "full", or "sampled", which reads one group and some features of the row.
+        How confused labels are found: "exact", or "sampled", which reads one group and some features of the row.
     n_found
         Labels a search adds to a row at first; by default as many as rows have on average. Doubled, up to 100, after
         a pass whose searches read more than twice as many entries as its steps.
@@ -154,13 +155,14 @@ class PDSparse(LabelBlocks):
     >>> import umpteen
     >>> train = umpteen.make_synthetic(500, 300, 20, seed=1)
     >>> model = umpteen.PDSparse(lambda_=0.5).fit(train.X, train.Y)
-    >>> model.model_.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.nnz / 10
+    >>> model.model_.scorer.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.scorer.nnz / 10
     True
     """
 
     name: ClassVar[str] = "pdsparse"
+    renamed_values: ClassVar[Mapping[str, Mapping[Any, Any]]] = {"search": {"full": "exact"}}
     parallelism: ClassVar[Parallelism] = "together"
-    way_out: ClassVar[str] = (
+    memory_advice: ClassVar[str] = (
         "use fewer labels or features; or PPDSparse, which trains one label at a time and needs the memory of a few"
     )
 
@@ -169,7 +171,7 @@ class PDSparse(LabelBlocks):
         lambda_: float = 0.01,
         C: float = 1.0,
         n_groups: int = 3,
-        search: str = "full",
+        search: str = "exact",
         n_found: int | None = None,
         batch: int | None = None,
         post_solve: bool | str = "auto",
@@ -225,8 +227,8 @@ class PDSparse(LabelBlocks):
             check_count("n_found", self.n_found, high=_MOST_FOUND)
         check_count("seed", self.seed, low=0)
         check_flag("average", self.average)
-        if self.search not in ("full", "sampled"):
-            raise ParamError(f"search must be one of full, sampled, but is {self.search!r}")
+        if self.search not in ("exact", "sampled"):
+            raise ParamError(f"search must be one of exact, sampled, but is {self.search!r}")
         if not isinstance(self.post_solve, bool) and self.post_solve != "auto":
             raise ParamError(f'post_solve must be true, false or "auto", but is {self.post_solve!r}')
 
@@ -255,7 +257,7 @@ class PDSparse(LabelBlocks):
         )
         return self.pack(data, labels, self._cut(solution.W, labels, data)).to_part()
 
-    def hear(self, task: Task, note: Any) -> None:
+    def collect_note(self, task: Task, note: Any) -> None:
         self.__dict__.update(note)
 
     def _cut(self, W: Any, labels: NDArray[np.int32], data: TrainingData) -> LabelWeights:

@@ -9,6 +9,7 @@ together with how near the row is to each label's centroid m_l, the mean of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from umpteen.data.matrix import Csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts, check_constants, propensities
-from umpteen.engines.base import Engine, Resources, Task
+from umpteen.engines.base import Resources, Task
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.fastxml import FastXML
@@ -26,7 +27,7 @@ from umpteen.methods.one_vs_rest import count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import Centroids
 from umpteen.models.linear import LinearShard
-from umpteen.params import check_count, check_number
+from umpteen.params import check_count, check_number, inherits_parameters
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 
@@ -36,6 +37,7 @@ _LABELS_PER_SHARD = 16384
 _WORK_PER_PIECE = 2_000_000
 
 
+@inherits_parameters
 class PfastreXML(FastXML):
     """FastXML with gains divided by propensity, re-ranked by label centroids.
 
@@ -45,13 +47,12 @@ class PfastreXML(FastXML):
         The trees' share of the score, in [0, 1]; the centroids have the rest.
     gamma
         How fast a centroid's voice fades with its distance.
-    candidates
+    n_candidates
         Of the labels the trees name, only so many best are ranked anew; the others are dropped.
     A, B
         The propensity's constants.
-    n_trees, max_leaf, C_delta, C_r, labels_per_leaf, balance_sides, w_updates, split_loss, bias, eps, max_outer, \
-max_inner, seed, normalize, tfidf, power, threads, engine
-        As in FastXML.
+    **forest
+        The parameters of `FastXML`, with its defaults.
 
     Examples
     --------
@@ -63,42 +64,22 @@ max_inner, seed, normalize, tfidf, power, threads, engine
     """
 
     name: ClassVar[str] = "pfastrexml"
+    renamed: ClassVar[Mapping[str, str]] = {"candidates": "n_candidates"}
+    divides_by_ideal: ClassVar[bool] = False
 
     def __init__(
         self,
         alpha: float = 0.8,
         gamma: float = 30.0,
-        candidates: int = 1000,
+        n_candidates: int = 1000,
         A: float = 0.55,
         B: float = 1.5,
-        n_trees: int = 50,
-        max_leaf: int = 10,
-        C_delta: float = 1.0,
-        C_r: float = 1.0,
-        labels_per_leaf: int = 100,
-        balance_sides: bool = True,
-        w_updates: int = 1,
-        split_loss: str = "ndcg",
-        bias: float = 1.0,
-        eps: float = 0.01,
-        max_outer: int = 6,
-        max_inner: int = 3,
-        seed: int = 0,
-        normalize: bool = False,
-        tfidf: bool = False,
-        power: float = 1.0,
-        threads: int | None = None,
-        engine: str | Engine = "local",
+        **forest: Any,
     ) -> None:
-        super().__init__(
-            n_trees=n_trees, max_leaf=max_leaf, C_delta=C_delta, C_r=C_r, labels_per_leaf=labels_per_leaf,
-            balance_sides=balance_sides, w_updates=w_updates, split_loss=split_loss, bias=bias, eps=eps,
-            max_outer=max_outer, max_inner=max_inner, seed=seed, normalize=normalize, tfidf=tfidf, power=power,
-            threads=threads, engine=engine,
-        )  # fmt: skip
+        super().__init__(**forest)
         self.alpha = alpha
         self.gamma = gamma
-        self.candidates = candidates
+        self.n_candidates = n_candidates
         self.A = A
         self.B = B
 
@@ -107,7 +88,7 @@ max_inner, seed, normalize, tfidf, power, threads, engine
         if check_number("alpha", self.alpha, 0) > 1:
             raise ParamError(f"alpha must be in [0, 1], but is {self.alpha!r}")
         check_number("gamma", self.gamma, 0)
-        check_count("candidates", self.candidates)
+        check_count("n_candidates", self.n_candidates)
         check_constants(self.A, self.B)
 
     def plan(self, data: TrainingData) -> list[Task]:
@@ -131,7 +112,7 @@ max_inner, seed, normalize, tfidf, power, threads, engine
         means = _mean_rows(data, task.plan, resources)
         squares = np.asarray(means.multiply(means).sum(axis=1)).ravel()
         shard = LinearShard.from_weights(means, -squares / 2, task.plan)
-        return Centroids(shard, float(self.alpha), float(self.gamma), int(self.candidates)).to_part()
+        return Centroids(shard, float(self.alpha), float(self.gamma), int(self.n_candidates)).to_part()
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
         forest = super().estimate(X, Y)

@@ -27,20 +27,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr, offsets
+from umpteen.data.matrix import Csr
 from umpteen.data.split import split_rows
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.evaluation.metrics import evaluate
 from umpteen.memory import Estimate
-from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_bound
+from umpteen.methods.dual import DualOneVsRest, bound_dual_memory, solve_dual
+from umpteen.methods.one_vs_rest import LabelWeights, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel, LinearShard
 from umpteen.params import check_count, check_number
 from umpteen.threads import resolve_threads
-
-#: Labels that search together; kPanelLabels in the kernel.
-_PANEL = 32
 
 #: What "auto" chooses from, in the order of the way: each solution is the start of the next.
 _LAMBDAS = (1.0, 0.1, 0.01)
@@ -50,7 +48,7 @@ _TAUS = (10.0, 1.0, 0.5, 0.1)
 _STATS = ("objective", "gap", "nnz", "support", "active", "rounds", "missed")
 
 
-class PPDSparse(OneVsRest):
+class PPDSparse(DualOneVsRest):
     """One-vs-rest elastic-net SVMs, solved in the dual on a small active set of rows.
 
     Parameters
@@ -58,8 +56,8 @@ class PPDSparse(OneVsRest):
     lambda_
         Weight of the L1 term, which makes weights zero; or "auto": chosen from 1, 0.1 and 0.01 on held-out rows.
     tau
-        Weight of the squared term; or "auto": chosen from 10, 1, 0.5 and 0.1. The defaults are λ = 0.01 and C = 1 as
-        LIBLINEAR writes C, without the 1/2 in the loss: C = 1 / (2τ), and without λ it is DiSMEC's problem.
+        Weight of the squared term; or "auto": chosen from 10, 1, 0.5 and 0.1. As LIBLINEAR writes C, without the 1/2
+        in the loss, C = 1 / (2τ): the default is C = 1, and without λ it is DiSMEC's problem.
     loss
         "squared_hinge" or "hinge".
     search
@@ -106,7 +104,7 @@ class PPDSparse(OneVsRest):
     >>> model = umpteen.PPDSparse(lambda_=0.5).fit(train.X, train.Y)
     >>> bool((model.stats_["gap"] <= model.eps * model.stats_["objective"]).all())
     True
-    >>> model.model_.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.nnz / 2
+    >>> model.model_.scorer.nnz < umpteen.DiSMEC().fit(train.X, train.Y).model_.scorer.nnz / 2
     True
     """
 
@@ -192,7 +190,7 @@ class PPDSparse(OneVsRest):
         resources.notes.append({name: solved[name] for name in _STATS})
         return LabelWeights(sp.csr_matrix(solved["weights"], (len(labels), data.X.shape[1])), solved["bias"])
 
-    def hear(self, task: Task, note: Any) -> None:
+    def collect_note(self, task: Task, note: Any) -> None:
         for name, values in note.items():
             self.stats_[name][task.plan] = values
 
@@ -281,9 +279,8 @@ class PPDSparse(OneVsRest):
             shard = self.pack(data, labels, LabelWeights(W, solved["bias"]))
             shards.setdefault((lambda_, tau), []).append(shard)
 
-    def _plain_params(self) -> dict[str, Any]:
-        """With the values that were chosen: a loaded model need not choose again."""
-        params = super()._plain_params()
+    def facts(self) -> dict[str, Any]:
+        params = super().facts()
         for name, chosen in zip(("lambda_", "tau"), getattr(self, "chosen_", ()), strict=False):
             if params[name] == "auto":
                 params[name] = chosen
@@ -298,65 +295,3 @@ class PPDSparse(OneVsRest):
         bound = self.bound_size(weights, n_features)
         peak = bound_dual_memory(X, resolve_threads(self.threads)) + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8
         return Estimate(peak + n_rows * 8 + bound.model_bytes, bound.model_bytes)
-
-
-def solve_dual(
-    data: TrainingData,
-    labels: NDArray[np.int32],
-    positive_cost: NDArray[np.float32],
-    *,
-    squared: bool,
-    lambda_: float,
-    tau: float,
-    eps: float,
-    prune: float,
-    max_rounds: int,
-    threads: int,
-    token: _native.CancelToken | None,
-    samples: int = 0,
-    cutoff: float = 0.0,
-    seed: int = 0,
-    start: Any = None,
-    keep_alphas: bool = False,
-) -> dict[str, Any]:
-    """The kernel on some labels, whose own rows count `positive_cost` times."""
-    rows_of = data.rows_of[:, labels]
-    alphas, rows, indptr = start if start is not None else (None, None, None)
-    return _native.solve_ppd(
-        offsets(data.X),
-        data.X.indices,
-        data.X.data,
-        data.X.shape[1],
-        rows_of.indptr.astype(np.int64),
-        rows_of.indices.astype(np.int32),
-        labels.astype(np.int32),
-        positive_cost,
-        squared=squared,
-        lambda_=lambda_,
-        tau=tau,
-        bias=data.bias,
-        eps=eps,
-        prune=prune,
-        max_rounds=max_rounds,
-        samples=samples,
-        cutoff=cutoff,
-        seed=seed,
-        start_indptr=indptr,
-        start_rows=rows,
-        start_alphas=alphas,
-        keep_alphas=keep_alphas,
-        threads=threads,
-        token=token,
-    )
-
-
-#: What a thread's lists leave unused when they grow: dense rows, of Mediamill, took 1 % more than stated without it.
-_SPARE = 2 << 20
-
-
-def bound_dual_memory(X: Csr, threads: int) -> int:
-    """What the kernel takes beside X at most: X by columns; a panel of weights; for each label that waits its v, hits
-    and active rows."""
-    n_rows, n_features = X.shape
-    columns = X.nnz * 8 + n_features * 16 + n_rows * 4
-    return threads * (_PANEL * (9 * n_features + 24 * n_rows) + 6 * n_rows + _SPARE) + columns

@@ -12,7 +12,6 @@ goes to the nearest cluster of each learner and takes the labels of the rows nea
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,10 +42,11 @@ from umpteen.methods.embed import (
 )
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import INDEXES, MAX_KNN, SIMILARITIES, Cluster, EmbeddingModel
-from umpteen.params import check_count, check_number
+from umpteen.params import check_count, check_number, inherits_parameters
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
+from umpteen.trained.model import TrainedModel
 
 _ROWS_PER_CLUSTER = 5000
 _KMEANS_ROUNDS = 7
@@ -145,13 +145,13 @@ class RXML(Method):
     >>> labels, scores = model.predict_topk(train.X, top_k=3)
     >>> labels.shape
     (500, 3)
-    >>> model.model_.describe()["rank"]
+    >>> model.model_.scorer.describe()["rank"]
     16
     """
 
     name: ClassVar[str] = "rxml"
     parallelism: ClassVar[Parallelism] = "across"
-    model_class = EmbeddingModel
+    scorer_class = EmbeddingModel
 
     def __init__(
         self,
@@ -396,13 +396,14 @@ class RXML(Method):
             _, knn, sharpness = best_vote(alone[i] + train(others, [settings[i]])[0])
         return settings[i]._replace(knn=knn, sharpness=sharpness)
 
-    def _attach(self, header: dict[str, Any], shared: dict[str, Part], shards: list[Part]) -> None:
-        super()._attach(header, shared, shards)
-        self.model_.use_index(self.index)
+    def fitted(self) -> TrainedModel:
+        model = super().fitted()
+        if model.scorer.settings()["index"] != self.index:  # it may be set anew after training
+            model = self.model_ = model.configured(index=self.index)
+        return model
 
-    def _plain_params(self) -> dict[str, Any]:
-        """With the values that were chosen: a loaded model need not choose again."""
-        params = super()._plain_params()
+    def facts(self) -> dict[str, Any]:
+        params = super().facts()
         chosen = self.chosen_._asdict() if hasattr(self, "chosen_") else {}
         return {name: chosen.get(name, value) if value == "auto" else value for name, value in params.items()}
 
@@ -429,26 +430,22 @@ class RXML(Method):
         return Estimate(peak + max(model_bytes, pilot), model_bytes)
 
 
+@inherits_parameters
 class SLEEC(RXML):
     """RXML with `embedding="svp"`: sparse local embeddings as SLEEC finds them (Bhatia et al., NIPS 2015).
 
     Parameters
     ----------
+    embedding
+        As for `RXML`.
     **params
-        Those of `RXML`.
+        The other parameters of `RXML`, with its defaults.
     """
 
     name: ClassVar[str] = "sleec"
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**{"embedding": "svp", **params})
-
-
-# So that its parameters can be listed like any other's.
-_of_rxml = inspect.signature(RXML.__init__)
-SLEEC.__init__.__signature__ = _of_rxml.replace(  # type: ignore[attr-defined]
-    parameters=[p.replace(default="svp") if p.name == "embedding" else p for p in _of_rxml.parameters.values()]
-)
+    def __init__(self, embedding: str = "svp", **params: Any) -> None:
+        super().__init__(embedding=embedding, **params)
 
 
 def nearest_of(found: NDArray[Any], n_learners: int, knn: int) -> NDArray[Any]:

@@ -261,7 +261,7 @@ class RXMLGlobal(Method):
     """
 
     name: ClassVar[str] = "rxml-global"
-    model_class = LowRankModel
+    scorer_class = LowRankModel
 
     def __init__(
         self,
@@ -315,7 +315,7 @@ class RXMLGlobal(Method):
         used = np.bincount(data.Y.indices, minlength=n_labels) > 0
         return Cluster.of_labels(features, problem.turn(W.U, np.diag(W.s)), W.V, used, rank, bias=data.bias).to_part()
 
-    def hear(self, task: Task, note: Any) -> None:
+    def collect_note(self, task: Task, note: Any) -> None:
         self.history_ = note
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:

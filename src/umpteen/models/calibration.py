@@ -202,19 +202,3 @@ def _best_cuts(
     cuts[group[starts]] = cut
     found[group[starts]] = best > 0
     return cuts, found
-
-
-def squeeze(scores: NDArray[np.float32], family: str) -> NDArray[np.float32]:
-    """Scores in [0, 1], no order turned around: linear scores are margins and those of blends log-odds, on the
-    logistic curve; neighbours' votes are added up; label trees give logarithms; those of forests are shares."""
-    given = scores.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if family in ("linear", "blend"):
-            unit = 1 / (1 + np.exp(-given))
-        elif family == "embedding":
-            unit = given / (1 + given)
-        elif family == "label tree":
-            unit = np.exp(np.minimum(given, 0))
-        else:
-            unit = np.clip(given, 0, 1)
-    return np.where(np.isneginf(given), 0, unit).astype(np.float32)

@@ -8,7 +8,7 @@ and the embeddings are 16-bit floats; cpp/include/umpteen/embedding.hpp specifie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
 from umpteen.errors import MissingExtraError, ModelCorruptError, ParamError
-from umpteen.models.explanation import Explanation
+from umpteen.models.explanation import Explanation, count_votes
 from umpteen.models.linear import ranges
-from umpteen.models.model import allow_labels, rank_labels
-from umpteen.models.partial import Merger, Ranking
+from umpteen.models.partial import Merger
+from umpteen.models.scorer import Ranking, Scorer, allow_labels, rank_labels, unit_scores
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
@@ -164,7 +164,7 @@ class Cluster:
         return rows[: self.n_rows].astype(np.float32)
 
 
-class EmbeddingModel:
+class EmbeddingModel(Scorer):
     """The votes of near rows, summed over learners.
 
     Parameters
@@ -176,6 +176,7 @@ class EmbeddingModel:
     """
 
     family = "embedding"
+    meaning = "Shares of the votes of similar texts."
 
     def __init__(self, clusters: Iterable[Cluster], n_features: int, n_labels: int) -> None:
         self.clusters = list(clusters)
@@ -205,10 +206,7 @@ class EmbeddingModel:
 
     def __reduce__(self) -> Any:
         # Pickle for process pools and copies; models on disk are directories without it.
-        return EmbeddingModel, (self.clusters, self.n_features, self.n_labels), {"index": self.index}
-
-    def __setstate__(self, state: dict[str, str]) -> None:
-        self.use_index(state["index"])
+        return _restore, (type(self), self.clusters, self.n_features, self.n_labels, self.index)
 
     @classmethod
     def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
@@ -232,7 +230,7 @@ class EmbeddingModel:
         numbers = {old: new for new, old in enumerate(sorted({int(cluster.learner) for cluster in clusters}))}
         return cls([replace(c, learner=numbers[int(c.learner)]) for c in clusters], n_features, n_labels)
 
-    def say(self, X: Csr, top_k: int, *, threads: int | None, **_: Any) -> NearLabels:
+    def score_part(self, X: Csr, top_k: int, *, threads: int | None, **_: Any) -> NearLabels:
         """The labels of the rows the part's learners find near."""
         if self._index is None:
             clusters, rows, similarity = self.near_rows(X, threads=threads)
@@ -271,24 +269,8 @@ class EmbeddingModel:
         exclude: ArrayLike | None = None,
         include: ArrayLike | None = None,
         threads: int | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The best labels of each row, best first; ties go to the lower label id. Only labels of near rows are
-        ranked.
-
-        Parameters
-        ----------
-        X : CSR float32, n_rows x n_features
-            Already preprocessed.
-        exclude, include : label ids, optional
-            Labels that must not be, or alone may be, ranked; applied before the cut.
-
-        Returns
-        -------
-        labels : int32, n_rows x top_k
-            Padded with -1 where fewer labels can be ranked.
-        scores : float32, n_rows x top_k
-            Padded with -inf.
-        """
+    ) -> Ranking:
+        """As every scorer; only labels of near rows are ranked."""
         allowed = allow_labels(exclude, include, self.n_labels)
         mask = None if allowed is None else allowed.astype(np.uint8)
         return rank_labels(self._index or self._scorer, X, top_k, self.n_labels, threads, mask)
@@ -324,7 +306,15 @@ class EmbeddingModel:
         else:  # nothing led there: the constant took the row to its neighbours
             parts, base = np.zeros(x.nnz), score if votes else 0.0
         votes.sort(key=lambda vote: (-vote["vote"], vote["learner"], vote["row"]))
-        return Explanation.build(label, score, self.family, base, x.indices, parts, votes)
+        note = count_votes(votes, "neighbour", "neighbours")
+        return Explanation.build(label, score, self.family, base, x.indices, parts, votes, note)
+
+    @staticmethod
+    def to_unit(scores: NDArray[Any]) -> NDArray[np.float32]:
+        """Votes are added up, so scores have no upper end."""
+        given = scores.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            return unit_scores(given, given / (1 + given))
 
     def near_rows(self, X: Csr, *, threads: int | None = None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """The exact nearest rows: clusters (n_rows x learners), rows and similarities (n_rows x learners · knn)."""
@@ -337,11 +327,17 @@ class EmbeddingModel:
         """How near rows are searched."""
         return "exact" if self._index is None else "usearch"
 
-    def use_index(self, index: str) -> None:
-        """Searches near rows by "usearch" from now on, or by "exact" again."""
+    def settings(self) -> dict[str, Any]:
+        return {"index": self.index}
+
+    def configured(self, params: Mapping[str, Any]) -> Self:
+        """`index` is "exact", or "usearch" for an approximate search."""
+        index = params.get("index", self.index)
         if index not in INDEXES:
             raise ParamError(f"index must be one of {', '.join(INDEXES)}, but is {index!r}")
-        self._index = None if index == "exact" else ApproximateSearch(self)
+        if index == self.index:
+            return self
+        return self._altered(_index=None if index == "exact" else ApproximateSearch(self))
 
     def recall(self, X: Csr, *, threads: int | None = None) -> float:
         """The share of the exact nearest rows that the approximate index finds."""
@@ -363,8 +359,14 @@ class EmbeddingModel:
         return labels
 
 
+def _restore(
+    cls: type[EmbeddingModel], clusters: list[Cluster], n_features: int, n_labels: int, index: str
+) -> EmbeddingModel:
+    return cls(clusters, n_features, n_labels).configured({"index": index})
+
+
 class NearLabels(NamedTuple):
-    """What some learners say of some rows; shapes are n_rows x learners x knn."""
+    """The labels of the rows that some learners find near; shapes are n_rows x learners x knn."""
 
     found: NDArray[np.bool_]
     similarity: NDArray[np.float32]
@@ -384,7 +386,7 @@ class EmbeddingMerger:
     def merge(
         self,
         X: Csr,
-        said: Sequence[NearLabels],
+        answers: Sequence[NearLabels],
         top_k: int,
         *,
         exclude: ArrayLike | None,
@@ -397,7 +399,7 @@ class EmbeddingMerger:
         nothing = (np.zeros(0, np.int32), np.zeros(0, np.float32), 0.0, np.zeros((1, 16), np.float16), 1.0)
         blank = (np.zeros((-(-n * self.knn // 16), 1, 16), np.float16), np.zeros(n * self.knn, np.float32))
         learner = 0
-        for part in said:
+        for part in answers:
             ends = np.cumsum(part.counts.ravel()).reshape(part.counts.shape)
             for i in range(part.counts.shape[1]):
                 counts = part.counts[:, i].ravel()
@@ -405,8 +407,8 @@ class EmbeddingMerger:
                 label_ptr = np.append(0, np.cumsum(counts)).astype(np.uint32)
                 scorer.add_cluster(learner, *nothing, *blank, label_ptr, labels)
                 learner += 1
-        found = np.concatenate([part.found for part in said], axis=1)
-        similarity = np.concatenate([part.similarity for part in said], axis=1)
+        found = np.concatenate([part.found for part in answers], axis=1)
+        similarity = np.concatenate([part.similarity for part in answers], axis=1)
         rows = np.where(found, np.arange(n * self.knn, dtype=np.int32).reshape(n, 1, self.knn), np.int32(-1))
         clusters = np.tile(np.arange(self.n_learners, dtype=np.int32), (n, 1))
         allowed = allow_labels(exclude, include, self.n_labels)

@@ -19,7 +19,7 @@ class Explanation:
     score : float
         What `predict_topk` says; -inf if the label cannot be ranked for this row.
     family : str
-        "linear", "forest", "embedding", "low-rank", "label tree" or "blend".
+        Of the model, as families.py names it.
     base : float
         The part of the score that no feature of the row had a hand in.
     features : array of int
@@ -30,6 +30,8 @@ class Explanation:
         The score, where it is a sum of contributions; else, as the class of the model says, what they are shares of.
     votes : list of dict
         What voted, the strongest first: trees with their leaf and splits, or neighbours. Empty for linear models.
+    note : str
+        The votes in a few words, such as "3 trees voted for it"; empty where nothing votes.
     """
 
     label: int
@@ -40,6 +42,7 @@ class Explanation:
     contributions: NDArray[np.float64]
     explained: float
     votes: list[dict[str, Any]] = field(default_factory=list)
+    note: str = ""
 
     @classmethod
     def build(
@@ -51,6 +54,7 @@ class Explanation:
         features: NDArray[Any],
         contributions: NDArray[Any],
         votes: list[dict[str, Any]] | None = None,
+        note: str = "",
     ) -> Explanation:
         """Drops features without a contribution and sorts the others."""
         kept = np.flatnonzero(contributions)
@@ -65,6 +69,7 @@ class Explanation:
             values,
             base + float(values.sum()),
             votes or [],
+            note,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,4 +83,10 @@ class Explanation:
             "contributions": self.contributions.tolist(),
             "explained": self.explained,
             "votes": self.votes,
+            "note": self.note,
         }
+
+
+def count_votes(votes: list[dict[str, Any]], one: str, many: str, verb: str = "voted for") -> str:
+    """Votes in a few words: "1 tree voted for it"."""
+    return f"{len(votes)} {one if len(votes) == 1 else many} {verb} it" if votes else ""

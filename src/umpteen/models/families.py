@@ -1,4 +1,4 @@
-"""The class of a model, by the family its manifest names."""
+"""The families of models, by the name a manifest gives."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import importlib
 from typing import Any
 
 from umpteen.errors import ModelFormatError
+from umpteen.models.scorer import Scorer
 
 FAMILIES = {
     "linear": "umpteen.models.linear:LinearModel",
     "forest": "umpteen.models.forest:ForestModel",
     "embedding": "umpteen.models.embedding:EmbeddingModel",
     "low-rank": "umpteen.models.low_rank:LowRankModel",
+    "label-tree": "umpteen.models.label_tree:LabelTreeModel",
+    "blend": "umpteen.trained.blend:BlendModel",
 }
 
+#: Spellings in models of earlier versions.
+_FORMERLY = {"label tree": "label-tree"}
 
-def model_class(family: Any) -> Any:
+
+def scorer_class(family: Any) -> type[Scorer]:
+    """The class that opens and scores models of a family."""
+    family = _FORMERLY.get(family, family) if isinstance(family, str) else None
     if family not in FAMILIES:
         raise ModelFormatError(f"family must be one of {', '.join(FAMILIES)}, but is {family!r}")
     module, _, name = FAMILIES[family].partition(":")
-    return getattr(importlib.import_module(module), name)
+    found: type[Scorer] = getattr(importlib.import_module(module), name)
+    return found

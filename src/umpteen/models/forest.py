@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
 from umpteen.errors import ModelCorruptError
-from umpteen.models.explanation import Explanation
+from umpteen.models.explanation import Explanation, count_votes
 from umpteen.models.linear import LinearShard, ranges
-from umpteen.models.model import allow_labels, rank_labels
-from umpteen.models.partial import Merger, Ranking, rank_entries
+from umpteen.models.partial import Merger, rank_entries
+from umpteen.models.scorer import Ranking, Scorer, allow_labels, rank_labels, unit_scores
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
@@ -139,7 +139,7 @@ class Centroids:
         return Part(part.arrays, {**part.scalars, **scalars})
 
 
-class ForestModel:
+class ForestModel(Scorer):
     """The mean of some trees, and, where there are any, label centroids that re-rank it.
 
     Parameters
@@ -153,6 +153,7 @@ class ForestModel:
     """
 
     family = "forest"
+    meaning = "Shares of the trees' votes."
 
     def __init__(
         self, trees: Iterable[Tree], n_features: int, n_labels: int, centroids: Iterable[Centroids] = ()
@@ -203,7 +204,7 @@ class ForestModel:
 
     from_some_parts = from_parts
 
-    def say(self, X: Csr, top_k: int, *, threads: int | None, **_: Any) -> Csr:
+    def score_part(self, X: Csr, top_k: int, *, threads: int | None, **_: Any) -> Csr:
         """The sum over the part's trees of each label's leaf score, as integers; n_rows x n_labels."""
         leaves = self.find_leaves(X, threads=threads)
         rows, labels, scores = [], [], []
@@ -276,8 +277,14 @@ class ForestModel:
         _, scores = self.predict_topk(x, 1, include=[label], threads=1)
         base = float(shares[-1]) + unsplit / len(self.trees)
         return Explanation.build(
-            label, float(scores[0, 0]), self.family, base, np.arange(self.n_features), shares[:-1], votes
-        )
+            label, float(scores[0, 0]), self.family, base, np.arange(self.n_features), shares[:-1], votes,
+            count_votes(votes, "tree", "trees"),
+        )  # fmt: skip
+
+    @staticmethod
+    def to_unit(scores: NDArray[Any]) -> NDArray[np.float32]:
+        """Scores are shares of the trees already."""
+        return unit_scores(scores, np.clip(scores.astype(np.float64), 0, 1))
 
     def predict_topk(
         self,
@@ -287,24 +294,8 @@ class ForestModel:
         exclude: ArrayLike | None = None,
         include: ArrayLike | None = None,
         threads: int | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The best labels of each row, best first; ties go to the lower label id. Only labels of the leaves a row
-        ends in are ranked.
-
-        Parameters
-        ----------
-        X : CSR float32, n_rows x n_features
-            Already preprocessed.
-        exclude, include : label ids, optional
-            Labels that must not be, or alone may be, ranked; applied before the cut.
-
-        Returns
-        -------
-        labels : int32, n_rows x top_k
-            Padded with -1 where fewer labels can be ranked.
-        scores : float32, n_rows x top_k
-            Padded with -inf.
-        """
+    ) -> Ranking:
+        """As every scorer; only labels of the leaves a row ends in are ranked."""
         allowed = allow_labels(exclude, include, self.n_labels)
         mask = None if allowed is None else allowed.astype(np.uint8)
         return rank_labels(self._scorer, X, top_k, self.n_labels, threads, mask)
@@ -312,7 +303,7 @@ class ForestModel:
 
 @dataclass(frozen=True, eq=False)
 class ForestMerger:
-    """Adds up what trees say, and lets the centroids vote, which are not divided."""
+    """Adds up the scores of trees, and lets the centroids vote, which are not divided."""
 
     centroids: list[Centroids]
     n_trees: int
@@ -324,14 +315,14 @@ class ForestMerger:
     def merge(
         self,
         X: Csr,
-        said: Sequence[Csr],
+        answers: Sequence[Csr],
         top_k: int,
         *,
         exclude: ArrayLike | None,
         include: ArrayLike | None,
         threads: int | None,
     ) -> Ranking:
-        sums = sum(said[1:], start=said[0]).tocsr()
+        sums = sum(answers[1:], start=answers[0]).tocsr()
         sums.sort_indices()
         allowed = allow_labels(exclude, include, self.n_labels)
         if allowed is not None:

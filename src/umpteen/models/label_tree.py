@@ -8,7 +8,7 @@ of a part hold its nodes one behind the other; cpp/include/umpteen/label_tree.hp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
@@ -19,9 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr
 from umpteen.errors import ModelCorruptError
-from umpteen.models.explanation import Explanation
+from umpteen.models.explanation import Explanation, count_votes
 from umpteen.models.linear import LinearShard
-from umpteen.models.model import allow_labels, rank_labels
+from umpteen.models.partial import Merger, RankingMerger
+from umpteen.models.scorer import Ranking, Scorer, allow_labels, rank_labels, unit_scores
+from umpteen.params import check_count
 from umpteen.storage.store import Part
 
 
@@ -87,7 +89,7 @@ class TreePart:
 _ARRAYS = tuple(field.name for field in fields(TreePart) if field.name != "begins_tree")
 
 
-class LabelTreeModel:
+class LabelTreeModel(Scorer):
     """Beam search over label trees.
 
     Parameters
@@ -100,7 +102,8 @@ class LabelTreeModel:
         How many nodes of a level are followed.
     """
 
-    family = "label tree"
+    family = "label-tree"
+    meaning = "Contributions to the margins along the way to the label."
 
     def __init__(self, parts: Iterable[TreePart], n_features: int, n_labels: int, beam: int = 10) -> None:
         self.parts = list(parts)
@@ -125,6 +128,27 @@ class LabelTreeModel:
 
     def to_parts(self) -> list[Part]:
         return [part.to_part() for part in self.parts]
+
+    def settings(self) -> dict[str, Any]:
+        return {"beam": self.beam}
+
+    def configured(self, params: Mapping[str, Any]) -> Self:
+        """`beam` is how many nodes of a level are followed."""
+        beam = check_count("beam", params.get("beam", self.beam))
+        return self if beam == self.beam else self._altered(beam=beam)
+
+    def units(self) -> list[list[int]]:
+        """All parts stay together: the search goes back and forth between the top of a tree and what is below."""
+        return [list(range(len(self.parts)))]
+
+    def merger(self) -> Merger:
+        return RankingMerger()
+
+    from_some_parts = from_parts
+
+    def score_part(self, X: Csr, top_k: int, **options: Any) -> Ranking:
+        """The ranking: there is one part only."""
+        return self.predict_topk(X, top_k, **options)
 
     @property
     def nnz(self) -> int:
@@ -152,23 +176,8 @@ class LabelTreeModel:
         exclude: ArrayLike | None = None,
         include: ArrayLike | None = None,
         threads: int | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The best labels of each row among those the beam reaches, best first; ties go to the lower label id.
-
-        Parameters
-        ----------
-        X : CSR float32, n_rows x n_features
-            Already preprocessed.
-        exclude, include : label ids, optional
-            Labels that must not be, or alone may be, ranked; the beam then follows only nodes that have others.
-
-        Returns
-        -------
-        labels : int32, n_rows x top_k
-            Padded with -1 where fewer labels can be ranked.
-        scores : float32, n_rows x top_k
-            Padded with -inf.
-        """
+    ) -> Ranking:
+        """As every scorer; only labels that the beam reaches are ranked, and it follows only nodes that have some."""
         allowed = allow_labels(exclude, include, self.n_labels)
         mask = None if allowed is None else allowed.astype(np.uint8)
         return rank_labels(_Search(self._scorer, self.beam), X, top_k, self.n_labels, threads, mask)
@@ -198,8 +207,14 @@ class LabelTreeModel:
         votes.sort(key=lambda vote: (-vote["score"], vote["tree"]))
         _, scores = self.predict_topk(x, 1, include=[label], threads=1)
         return Explanation.build(
-            label, float(scores[0, 0]), self.family, base, np.arange(self.n_features), totals, votes
-        )
+            label, float(scores[0, 0]), self.family, base, np.arange(self.n_features), totals, votes,
+            count_votes(votes, "tree", "trees", "lead to" if len(votes) > 1 else "leads to"),
+        )  # fmt: skip
+
+    @staticmethod
+    def to_unit(scores: NDArray[Any]) -> NDArray[np.float32]:
+        """Scores are logarithms of the trees' mean."""
+        return unit_scores(scores, np.exp(np.minimum(scores.astype(np.float64), 0)))
 
     @cached_property
     def _trees(self) -> list[_Tree]:

@@ -10,7 +10,7 @@ never ranked. cpp/include/umpteen/linear_shard.hpp specifies the layout.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,8 +23,8 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, as_csr, offsets
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.models.explanation import Explanation
-from umpteen.models.model import allow_labels, check_ranking_fits, rank_labels
-from umpteen.models.partial import Merger, Ranking, RankingMerger
+from umpteen.models.partial import Merger, RankingMerger
+from umpteen.models.scorer import Ranking, Scorer, allow_labels, check_ranking_fits, logistic, rank_labels
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
@@ -180,7 +180,7 @@ def _float16_scale(W: Any) -> float | None:
     return scale
 
 
-class LinearModel:
+class LinearModel(Scorer):
     """Exact top-k over blocks of sparse label weights.
 
     Parameters
@@ -236,9 +236,14 @@ class LinearModel:
 
     from_some_parts = from_parts
 
-    def say(self, X: Csr, top_k: int, **options: Any) -> Ranking:
+    def score_part(self, X: Csr, top_k: int, **options: Any) -> Ranking:
         """A ranking of the part's own labels."""
         return self.predict_topk(X, top_k, **options)
+
+    def pruned_parts(self, delta: float) -> Iterator[Part]:
+        return (shard.pruned(delta).to_part() for shard in self.shards)
+
+    to_unit = staticmethod(logistic)
 
     def to_weights(self) -> tuple[Csr, NDArray[np.float32]]:
         """All weights by label, CSR n_labels x n_features, and the biases; -inf for labels that are not ranked."""
@@ -274,29 +279,13 @@ class LinearModel:
         exclude: ArrayLike | None = None,
         include: ArrayLike | None = None,
         threads: int | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The best labels of each row, best first; ties go to the lower label id.
-
-        Parameters
-        ----------
-        X : CSR float32, n_rows x n_features
-            Already preprocessed.
-        exclude, include : label ids, optional
-            Labels that must not be, or alone may be, ranked; applied before the cut.
-
-        Returns
-        -------
-        labels : int32, n_rows x top_k
-            Padded with -1 where fewer labels can be ranked.
-        scores : float32, n_rows x top_k
-            Padded with -inf.
-        """
+    ) -> Ranking:
         biases = self._biases(exclude, include)
         return rank_labels(self._scorer, X, top_k, self.n_labels, threads, biases)
 
     def rank_candidates(
         self, X: Csr, candidates: NDArray[np.int32], top_k: int, *, threads: int | None = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    ) -> Ranking:
         """As `predict_topk`, of labels each row has a list of.
 
         The first call makes a copy of the weights by label, 8 bytes each: a list needs whole labels, not features.

@@ -18,12 +18,12 @@ from umpteen.data.matrix import Csr
 from umpteen.errors import ModelCorruptError
 from umpteen.models.embedding import Cluster
 from umpteen.models.explanation import Explanation
-from umpteen.models.model import allow_labels, rank_labels
-from umpteen.models.partial import Merger, Ranking, RankingMerger
+from umpteen.models.partial import Merger, RankingMerger
+from umpteen.models.scorer import Ranking, Scorer, allow_labels, rank_labels, unit_scores
 from umpteen.storage.store import Part
 
 
-class LowRankModel:
+class LowRankModel(Scorer):
     """A and the labels' vectors.
 
     Parameters
@@ -64,7 +64,7 @@ class LowRankModel:
 
     from_some_parts = from_parts
 
-    def say(self, X: Csr, top_k: int, **options: Any) -> Ranking:
+    def score_part(self, X: Csr, top_k: int, **options: Any) -> Ranking:
         """The ranking: there is one part only."""
         return self.predict_topk(X, top_k, **options)
 
@@ -87,9 +87,7 @@ class LowRankModel:
         exclude: ArrayLike | None = None,
         include: ArrayLike | None = None,
         threads: int | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The best labels of each row, best first; ties go to the lower label id. Parameters and result are those of
-        every model."""
+    ) -> Ranking:
         allowed = allow_labels(exclude, include, self.n_labels)
         return rank_labels(self, X, top_k, self.n_labels, threads, allowed)
 
@@ -101,6 +99,11 @@ class LowRankModel:
         score = float(moves.sum()) if ranked else -np.inf
         base, parts = (float(moves[-1]), moves[:-1]) if ranked else (0.0, np.zeros(x.nnz))
         return Explanation.build(label, score, self.family, base, x.indices, parts)
+
+    @staticmethod
+    def to_unit(scores: NDArray[Any]) -> NDArray[np.float32]:
+        """A regression on 0 and 1, cut off at both ends."""
+        return unit_scores(scores, np.clip(scores.astype(np.float64), 0, 1))
 
     def topk(
         self, indptr: Any, indices: Any, data: Any, top_k: int, threads: int, allowed: NDArray[np.bool_] | None

@@ -1,24 +1,23 @@
-"""Scoring a model in parts: each says something about the rows, and a merger makes of it what the whole would say.
+"""Scoring a model in parts: each answers for the rows, and a merger turns the answers into those of the whole model.
 
-A part is a model of some of the shards, on whatever machine. What it says depends on the family: a linear part ranks
+A part is a model of some of the shards, on whatever machine. Its answer depends on the family: a linear part ranks
 its own labels; some trees give sums of leaf scores, which are integers and add up in any order; some learners give
-the labels of the rows they found near, which then vote in the learners' order. So answers are the same to the last
+the labels of the rows they find near, which then vote in the learners' order. So results are the same to the last
 bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from umpteen.data.matrix import Csr
+from umpteen.models.scorer import Ranking
 from umpteen.storage.store import Part
-
-Ranking = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
 class Merger(Protocol):
@@ -27,14 +26,14 @@ class Merger(Protocol):
     def merge(
         self,
         X: Csr,
-        said: Sequence[Any],
+        answers: Sequence[Any],
         top_k: int,
         *,
         exclude: ArrayLike | None,
         include: ArrayLike | None,
         threads: int | None,
     ) -> Ranking:
-        """The best labels of each row, from what all parts said of them, in the parts' order."""
+        """The best labels of each row, from the answers of all parts, in the parts' order."""
         ...
 
 
@@ -53,12 +52,16 @@ class Divisible(Protocol):
 
     def merger(self) -> Merger: ...
 
+    def configured(self, params: Mapping[str, Any]) -> Self: ...
+
+    def settings(self) -> dict[str, Any]: ...
+
     @classmethod
     def from_some_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
         """A model of the shards of some units, in order; n_features and n_labels are the whole's."""
         ...
 
-    def say(
+    def score_part(
         self,
         X: Csr,
         top_k: int,
@@ -67,15 +70,15 @@ class Divisible(Protocol):
         include: ArrayLike | None,
         threads: int | None,
     ) -> Any:
-        """What this part has to say about preprocessed rows."""
+        """What the merger needs of this part for preprocessed rows."""
         ...
 
 
 class RankingMerger:
     """For parts that rank labels of their own."""
 
-    def merge(self, X: Csr, said: Sequence[Ranking], top_k: int, **_: Any) -> Ranking:
-        return merge_rankings(said, top_k)
+    def merge(self, X: Csr, answers: Sequence[Ranking], top_k: int, **_: Any) -> Ranking:
+        return merge_rankings(answers, top_k)
 
 
 def merge_rankings(rankings: Sequence[Ranking], top_k: int) -> Ranking:
@@ -128,14 +131,7 @@ def share_out(model: Divisible, n_parts: int) -> list[Share]:
 
 
 def take_part(model: Divisible, share: Share) -> Divisible:
-    """A part of a model, over the same arrays."""
+    """A part of a model, over the same arrays and with the same settings of prediction."""
     parts = model.to_parts()
     part = type(model).from_some_parts([parts[i] for i in share.shards], model.n_features, model.n_labels)
-    return search_by(part, getattr(model, "index", None))
-
-
-def search_by(part: Divisible, index: str | None) -> Divisible:
-    """Has a part search as the whole does, where there is a choice."""
-    if index is not None and hasattr(part, "use_index"):
-        part.use_index(index)
-    return part
+    return part.configured(model.settings())

@@ -45,8 +45,8 @@ class Lane(Generic[Job]):
         Rows in one call, unless the first job alone has more.
     timeout
         Seconds after which a job that is not done is given up.
-    told
-        Is told the rows of each call.
+    on_call
+        Called with the number of rows of each call.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Lane(Generic[Job]):
         max_waiting: int,
         max_rows: int,
         timeout: float,
-        told: Callable[[int], None] = lambda rows: None,
+        on_call: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self.name = name
         self._work = work
         self._max_waiting, self._max_rows, self._timeout = max_waiting, max_rows, timeout
-        self._told = told
+        self._on_call = on_call
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._queue: deque[_Waiting[Job]] = deque()
         self._running: list[_Waiting[Job]] = []
@@ -105,7 +105,7 @@ class Lane(Generic[Job]):
         if not batch:
             self._busy = False
             return
-        self._told(rows)
+        self._on_call(rows)
         loop = asyncio.get_running_loop()
         future = self._thread.submit(self._work, [waiting.job for waiting in batch])
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._finish, batch, done))

@@ -114,13 +114,15 @@ class ExplainResponse(Struct):
     label: str
     label_id: int
     score: Annotated[float, Meta(description="As in suggestions: in [0, 1].")]
-    family: Annotated[str, Meta(description='"linear": contributions and base add up to raw_score.')]
+    family: Annotated[str, Meta(description="Of the model.")]
+    meaning: Annotated[str, Meta(description="What the contributions are, as a sentence.")]
     raw_score: float | None
     base: Annotated[float, Meta(description="What no word had a hand in.")]
     words: list[Word]
     spans: list[Span]
     unknown: Annotated[list[str], Meta(description="Words the model has never seen.")]
     votes: Annotated[list[dict[str, Any]], Meta(description="Trees or neighbours that voted, the strongest first.")]
+    note: Annotated[str, Meta(description="The votes in a few words; empty where nothing votes.")]
 
 
 class LabelHit(Struct):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -20,18 +21,18 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, UmpteenError
 from umpteen.evaluation.report import frequency_chart
-from umpteen.methods.base import Method
-from umpteen.models.calibration import squeeze
+from umpteen.explaining import TextExplanation
+from umpteen.models.explanation import Explanation
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
 from umpteen.serving.problems import Problem, log, without_trace
 from umpteen.serving.settings import Settings
 from umpteen.storage.manifest import MANIFEST
-from umpteen.storage.names import Names
 from umpteen.storage.store import METRICS, ModelReader, kept_metrics
-from umpteen.tagger import PRECOMPUTED, Tagger, load
+from umpteen.tagger import Tagger, load
 from umpteen.text.tfidf import WordCounts
+from umpteen.trained.model import TrainedModel
 
 #: Label names decoded and kept; a name is asked for again and again, and most of a million never.
 _NAMES_KEPT = 1 << 16
@@ -55,23 +56,19 @@ class SuggestJob:
 
 
 class OpenModel:
-    """One state of a model directory. It never changes; a changed directory is opened as another one."""
+    """One state of a model directory. It never changes, so that any thread may ask it; a changed directory is opened
+    as another one."""
 
     def __init__(self, path: str, threads: int) -> None:
         self.signature = sign(path)
         resolved = Path(path).resolve()  # a link may be turned to another model while this one is opened
         loaded = load(resolved)
-        self.method: Method = loaded.method_ if isinstance(loaded, Tagger) else loaded
-        self.method.set_params(threads=threads)
+        self.model: TrainedModel = loaded.fitted() if isinstance(loaded, Tagger) else loaded
         self._threads = threads
-        self._row_seconds = 0.0  # what ranking a row takes one thread, as seen so far
+        self._pace = Pace()
         self.tagger: Tagger | None = loaded if isinstance(loaded, Tagger) and loaded.features_ is not None else None
-        self._vectorizer = self.tagger.features_ if self.tagger is not None else None
         self.takes = "text" if self.tagger is not None else "features"
-        # Ranks rows, however they were made.
-        self._ranker = Tagger(features=PRECOMPUTED)
-        self._ranker.method_, self._ranker.features_ = self.method, None
-        self.label, self._begin = _namers(self.method.label_names_)
+        self.label, self._begin = _namers(self.model.label_names)
         self._reader = ModelReader(resolved)
         self._metrics = kept_metrics(resolved)
         changed = (resolved / MANIFEST).stat().st_mtime
@@ -92,13 +89,10 @@ class OpenModel:
         return [self._id(label) for label in labels]
 
     def _id(self, label: str) -> int:
-        method = self.method
-        if method.label_names_ is not None:
-            found = method._ids_by_name.get(label)
-        else:
-            found = int(label) if label.isascii() and label.isdigit() and len(label) < 12 else None
-        if found is None or found >= method.n_labels_:
-            named = "" if method.label_names_ is not None else f"; its labels are ids below {method.n_labels_}"
+        model = self.model
+        found = model.ids_by_name.get(label) if model.label_names is not None else _parse_id(label, model.n_labels)
+        if found is None:
+            named = "" if model.label_names is not None else f"; its labels are ids below {model.n_labels}"
             raise Problem(404, "unknown_label", f"the model has no label {label!r:.100}{named}")
         return found
 
@@ -131,19 +125,19 @@ class OpenModel:
         for (auto, how, exclude, include), members in groups.items():
             wanted = [jobs[number].asking.top_k for number, _ in members]
             rows = [row + i for number, row in members for i in range(len(jobs[number].documents))]
-            started = time.perf_counter()
             worth = _WORTH_THREADS if len(members) == 1 else _WORTH_THREADS_AMONG_MANY
-            threads = self._threads if len(rows) * self._row_seconds > worth else 1
-            labels, scores = self._ranker.rank(
-                X if len(groups) == 1 else X[rows],
-                "auto" if auto else min(max(int(k) for k in wanted if not isinstance(k, str)), self.method.n_labels_),
-                how,
-                self._ids(exclude) if exclude else None,
-                self._ids(include) if include is not None else None,
-                threads,
-            )
-            taken = (time.perf_counter() - started) * threads / len(rows)
-            self._row_seconds += 0.1 * (min(taken, 0.1) - self._row_seconds)
+            threads = self._threads if len(rows) * self._pace.row_seconds > worth else 1
+            with self._pace.measure(len(rows), threads):
+                labels, scores = self.model.rank(
+                    X if len(groups) == 1 else X[rows],
+                    "auto"
+                    if auto
+                    else min(max(int(k) for k in wanted if not isinstance(k, str)), self.model.n_labels),
+                    how,
+                    self._ids(exclude) if exclude else None,
+                    self._ids(include) if include is not None else None,
+                    threads,
+                )
             found = iter(self._write(labels, scores, [jobs[number] for number, _ in members]))
             for number, row in members:
                 results = [next(found) for _ in jobs[number].documents]
@@ -181,120 +175,136 @@ class OpenModel:
 
     def _to_rows(self, documents: Sequence[Any]) -> tuple[Csr, WordCounts | None]:
         """X, and for texts how many words each has."""
-        if self._vectorizer is not None:
+        if self.tagger is not None:
             texts = [document.text for document in documents]
             if UNSET in texts:
                 raise DataError("this model takes a text, but a document has none")
             if any(document.features is not UNSET for document in documents):
                 raise DataError("this model takes a text, so features cannot be given")
             many = sum(map(len, texts)) > _MANY_CHARACTERS
-            self._vectorizer.threads = self._threads if many else 1
-            X, words = self._vectorizer.transform(texts, return_unknown=True)
-            return X, words
+            return self.tagger.vectorize(texts, threads=self._threads if many else 1)
         features = [document.features for document in documents]
         if UNSET in features or any(document.text is not UNSET for document in documents):
             raise DataError("this model takes features, not a text: it was trained on numbers")
-        return to_matrix(features, self.method.n_features_in_), None
+        return to_matrix(features, self.model.n_features), None
 
     # --- explain, search, describe ------------------------------------------------------------------------------
 
     def explain(self, ask: schema.ExplainRequest) -> bytes:
         X, _ = self._to_rows([ask])
-        label = self._id(ask.label) if ask.label is not None else int(self.method.predict_topk(X, 1)[0][0, 0])
+        label = self._id(ask.label) if ask.label is not None else int(self.model.predict_topk(X, 1)[0][0, 0])
         if label < 0:
             raise Problem(404, "unknown_label", "no label can be ranked for this text, so there is none to explain")
-        found = self.method.explain(X, label)
-        answer = schema.ExplainResponse(
-            label=self.label(label),
-            label_id=label,
-            score=self._to_unit(found.score),
-            family=found.family,
-            raw_score=found.score if np.isfinite(found.score) else None,
-            base=found.base,
-            words=[
-                schema.Word(str(feature), value)
-                for feature, value in zip(found.features.tolist(), found.contributions.tolist(), strict=True)
-            ],
-            spans=[],
-            unknown=[],
-            votes=found.votes,
-        )
+        found: Explanation | TextExplanation
+        words: list[tuple[str, float]]
         if self.tagger is not None:
             assert isinstance(ask.text, str)
-            named = self.tagger.explain(ask.text, self.tagger.classes_[label])
-            answer.words = [schema.Word(word, value) for word, value in named.words]
-            answer.spans = [schema.Span(*span) for span in named.spans]
-            answer.unknown, answer.votes = named.unknown, named.votes
-        return msgspec.json.encode(answer)
-
-    def _to_unit(self, score: float) -> float:
-        calibration, scores = self.method.calibration_, np.array([score], np.float32)
-        unit = (
-            squeeze(scores, self.method.model_.family)
-            if calibration is None
-            else calibration.to_probabilities(scores)
+            found = self.tagger.explain_row(ask.text, X, label)
+            words, spans, unknown = found.words, found.spans, found.unknown
+        else:
+            found = self.model.explain(X, label)
+            features = map(str, found.features.tolist())
+            words, spans, unknown = list(zip(features, found.contributions.tolist(), strict=True)), [], []
+        unit = self.model.to_unit(np.array([found.score], np.float32))
+        return msgspec.json.encode(
+            schema.ExplainResponse(
+                label=self.label(label),
+                label_id=label,
+                score=round(float(unit[0]), 6),
+                family=found.family,
+                meaning=self.model.scorer.meaning,
+                raw_score=found.score if np.isfinite(found.score) else None,
+                base=found.base,
+                words=[schema.Word(word, value) for word, value in words],
+                spans=[schema.Span(*span) for span in spans],
+                unknown=unknown,
+                votes=found.votes,
+                note=found.note,
+            )
         )
-        return round(float(unit[0]), 6)
 
     def find_labels(self, query: str, most: int) -> bytes:
         """Labels whose names hold a text: the same name first, then those that begin with it, then the frequent."""
-        counts: NDArray[np.int64] = self.method.train_counts_.counts
-        names = self.method.label_names_
+        counts: NDArray[np.int64] = self.model.train_counts.counts
+        names = self.model.label_names
         if not query:
             ids = self._most_frequent(most)
-        elif isinstance(names, Names):
+        elif names is not None:
             folded = query.casefold()
             found = [(name.casefold(), i) for i in names.find(query, 5000) for name in [self.label(i)]]
             found.sort(key=lambda hit: (hit[0] != folded, not hit[0].startswith(folded), -counts[hit[1]], hit[1]))
             ids = [i for _, i in found[:most]]
         else:
-            ids = [int(query)] if query.isascii() and query.isdigit() and int(query[:20]) < len(counts) else []
+            found_id = _parse_id(query, len(counts))
+            ids = [] if found_id is None else [found_id]
         return msgspec.json.encode(schema.LabelsResponse(self._hits(ids)))
 
     def _most_frequent(self, most: int) -> list[int]:
-        counts = self.method.train_counts_.counts
+        counts = self.model.train_counts.counts
         order: list[int] = np.lexsort((np.arange(len(counts)), -counts))[:most].tolist()
         return order
 
     def _hits(self, ids: Sequence[int]) -> list[schema.LabelHit]:
-        counts = self.method.train_counts_.counts
+        counts = self.model.train_counts.counts
         return [schema.LabelHit(self.label(i), i, int(counts[i])) for i in ids]
 
     def summary(self, model_id: str) -> dict[str, Any]:
-        method = self.method
+        model = self.model
         return {
             "model_id": model_id,
-            "method": method.name,
-            "family": method.model_.family,
+            "method": model.method,
+            "family": model.family,
             "input": self.takes,
-            "n_labels": method.n_labels_,
-            "n_features": method.n_features_in_,
-            "n_train_rows": method.train_counts_.n_rows,
-            "calibrated": method.calibration_ is not None,
+            "n_labels": model.n_labels,
+            "n_features": model.n_features,
+            "n_train_rows": model.train_counts.n_rows,
+            "calibrated": model.calibration is not None,
             "modification_time": self._changed,
         }
 
     def facts(self, model_id: str) -> bytes:
-        manifest = self._reader.manifest
-        counts = self.method.train_counts_.counts
-        features = self._vectorizer.get_params() if self._vectorizer is not None else {}
+        counts = self.model.train_counts.counts
+        vectorizer = self.tagger.features_ if self.tagger is not None else None
+        features = vectorizer.get_params() if vectorizer is not None else {}
         return msgspec.json.encode(
             schema.ModelFacts(
                 **self.summary(model_id),
                 bytes=self._reader.n_bytes(),
-                parameters=manifest["params"],
+                parameters=self.model.params,
                 features={name: value for name, value in features.items() if name != "threads"},
                 metrics=self._metrics,
                 most_frequent=self._hits(self._most_frequent(_FREQUENT)),
                 labels_without_rows=int((counts == 0).sum()),
-                umpteen_version=str(manifest.get("umpteen_version")),
+                umpteen_version=str(self.model.header.get("umpteen_version")),
             )
         )
 
     def frequencies(self) -> bytes:
         """A drawing of how often each label occurs."""
-        counts = self.method.train_counts_.counts
+        counts = self.model.train_counts.counts
         return frequency_chart(counts if counts.any() else np.ones(1, np.int64)).encode()
+
+
+class Pace:
+    """What ranking a row takes one thread, in seconds, as seen so far. Written from the thread that suggests only."""
+
+    def __init__(self) -> None:
+        self.row_seconds = 0.0
+
+    @contextmanager
+    def measure(self, n_rows: int, threads: int) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        taken = (time.perf_counter() - started) * threads / n_rows
+        self.row_seconds += 0.1 * (min(taken, 0.1) - self.row_seconds)
+
+
+def _parse_id(label: str, n_labels: int) -> int | None:
+    """The label id that a text is, if it is one."""
+    digits = label.lstrip("0") or "0"
+    if not label or not label.isascii() or not label.isdigit() or len(digits) > 12:
+        return None
+    return int(digits) if int(digits) < n_labels else None
 
 
 def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable[[int], bytes]]:
@@ -326,7 +336,7 @@ class Served:
             model_id,
             lambda jobs: self.model.suggest(jobs),
             max_rows=_ROWS_PER_CALL,
-            told=lambda rows: counts.batch(model_id, rows),
+            on_call=lambda rows: counts.batch(model_id, rows),
             **limits,  # type: ignore[arg-type]
         )
         self.questions: Lane[Callable[[OpenModel], bytes]] = Lane(

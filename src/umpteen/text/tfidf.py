@@ -139,13 +139,19 @@ class Tfidf(Parameters):
         return make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_))
 
     @overload
-    def transform(self, texts: Iterable[str], *, return_unknown: Literal[False] = False) -> Csr: ...
+    def transform(
+        self, texts: Iterable[str], *, return_unknown: Literal[False] = False, threads: int | None = None
+    ) -> Csr: ...
     @overload
-    def transform(self, texts: Iterable[str], *, return_unknown: Literal[True]) -> tuple[Csr, WordCounts]: ...
-    def transform(self, texts: Iterable[str], *, return_unknown: bool = False) -> Csr | tuple[Csr, WordCounts]:
+    def transform(
+        self, texts: Iterable[str], *, return_unknown: Literal[True], threads: int | None = None
+    ) -> tuple[Csr, WordCounts]: ...
+    def transform(
+        self, texts: Iterable[str], *, return_unknown: bool = False, threads: int | None = None
+    ) -> Csr | tuple[Csr, WordCounts]:
         """The rows of texts, as `fit` learnt to make them, and with `return_unknown` how many words are unknown."""
         self._check_fitted()
-        threads = resolve_threads(self.threads)
+        threads = resolve_threads(self.threads if threads is None else threads)
         parts = [
             self._vectorizer.transform(batch, table, *self._weighting(), threads)
             for batch, table in self._reader.batches(texts)

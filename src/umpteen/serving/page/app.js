@@ -259,15 +259,10 @@ async function explain() {
   }
 }
 
-const NOTES = {
-  linear: "The words' contributions add up to the score.",
-  forest: "Shares of the trees' votes.",
-  embedding: "Shares of the votes of similar texts.",
-};
-
 function showWhy(why, text) {
   $("why-title").textContent = `Why ${why.label}?`;
-  $("why-note").textContent = `${NOTES[why.family] ?? ""}${
+  $("why-note").textContent = `${why.meaning}${
+    why.note ? ` ${why.note[0].toUpperCase()}${why.note.slice(1)}.` : ""}${
     why.unknown.length ? ` Unknown: ${why.unknown.slice(0, 8).join(", ")}.` : ""}`;
   $("why-text").replaceChildren(...(why.spans.length ? highlight(text, why.spans) : [text]));
   const largest = Math.max(...why.words.map((word) => Math.abs(word.contribution)), 1e-9);

@@ -1,0 +1,1 @@
+"""Trained models: opened, asked, judged, explained, saved, and nested in one another."""

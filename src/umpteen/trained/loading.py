@@ -1,0 +1,30 @@
+"""From a model directory to a trained model."""
+
+from __future__ import annotations
+
+from umpteen.data.files import PathLike
+from umpteen.errors import ModelCorruptError, ModelError
+from umpteen.storage.remote import open_model
+from umpteen.trained.model import TrainedModel
+
+
+def load_model(path: PathLike, *, checksums: bool = False) -> TrainedModel:
+    """Opens a model directory. Arrays are mapped, not read, so this is fast and shares memory between processes.
+
+    Parameters
+    ----------
+    checksums
+        Also read every byte and compare it with its checksum.
+    """
+    reader = open_model(path, checksums=checksums)
+    parts = {name: reader.part(name) for name in reader.manifest["parts"] if name not in reader.shard_names}
+    shards = [reader.part(name) for name in reader.shard_names]
+    try:
+        return TrainedModel.open(reader.header, parts, shards)
+    except ModelError as error:
+        raise type(error)(f"{reader.path}: {error}") from error
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        method = str(reader.manifest.get("method"))[:100]
+        raise ModelCorruptError(
+            f"{reader.path}: the manifest does not describe a {method} model ({error})"
+        ) from error

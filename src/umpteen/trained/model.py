@@ -1,0 +1,486 @@
+"""A trained model: the facts about it, what is done to rows before they are scored, its labels, and a scorer.
+
+It knows nothing of how it was trained but the facts it carries: the name of the method and its parameters are plain
+data here. A `Method` trains one and answers through it; `umpteen.load` opens one; a blend or a tree of candidates is
+one inside another (nesting.py).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from umpteen import __version__
+from umpteen.data.files import PathLike
+from umpteen.data.matrix import Csr, as_csr, make_csr
+from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.propensity import LabelCounts
+from umpteen.engines import make_engine
+from umpteen.engines.base import Engine
+from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFittedError, ParamError
+from umpteen.evaluation.metrics import find_hits
+from umpteen.models.calibration import Calibration, count_labels_to_give
+from umpteen.models.explanation import Explanation
+from umpteen.models.families import scorer_class
+from umpteen.models.scorer import Ranking, Scorer, check_label_ids
+from umpteen.params import check_count, check_number
+from umpteen.storage.names import Names
+from umpteen.storage.saving import save_parts
+from umpteen.storage.store import Part
+from umpteen.trained.nesting import open_candidate_tree
+
+#: How far down a ranking `top_k="auto"` looks.
+_AUTO_TOP_K = 50
+
+
+class TrainedModel:
+    """Ranks labels for rows of features.
+
+    Attributes
+    ----------
+    method : str
+        The name of the method that trained it.
+    params : dict
+        Its parameters, as they were then.
+    n_features, n_labels : int
+    label_names : sequence of str or None
+        By label id.
+    train_counts : LabelCounts
+        How many training rows each label had.
+    calibration : Calibration or None
+        What scores are worth, where it was learned.
+    preprocessing : Preprocessing
+        What is done to rows before they are scored.
+    scorer : Scorer
+        The trained shards.
+    candidate_tree : TrainedModel or None
+        A label tree that proposes the labels to rank.
+    threads : int or None
+        How many threads to use; None for all cores.
+
+    Examples
+    --------
+    >>> import tempfile, umpteen
+    >>> data = umpteen.make_synthetic(500, 300, 20, seed=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     umpteen.DiSMEC().fit(data.X, data.Y).save(f"{folder}/a.model")
+    ...     model = umpteen.load(f"{folder}/a.model")
+    >>> model.method, model.n_labels
+    ('dismec', 20)
+    >>> labels, scores = model.predict_topk(data.X, top_k=3)
+    >>> labels.shape
+    (500, 3)
+    """
+
+    def __init__(
+        self, header: Mapping[str, Any], parts: Mapping[str, Part], scorer: Scorer, threads: int | None = None
+    ) -> None:
+        self.header = dict(header)
+        #: What belongs to the whole model, by name: label counts, names, calibration and the like.
+        self.parts = dict(parts)
+        self.scorer = scorer
+        self.threads = threads
+        self.preprocessing = _open_preprocessing(header, parts)
+        self.train_counts = LabelCounts(_label_counts(header, parts), header["n_train_rows"])
+        self.label_names = Names.from_part(parts["names"]) if "names" in parts else None
+        if self.label_names is not None and len(self.label_names) != header["n_labels"]:
+            raise ModelCorruptError(f"{header['n_labels']} labels must have a name, but {len(self.label_names)} do")
+        self.calibration = Calibration.from_part(parts["calibration"]) if "calibration" in parts else None
+        nested = open_candidate_tree(header, parts)
+        self.candidate_tree = TrainedModel.open(*nested) if nested is not None else None
+        if self.candidate_tree is not None:
+            check_count("n_candidates", header["params"].get("n_candidates"))
+
+    @classmethod
+    def open(
+        cls,
+        header: Mapping[str, Any],
+        parts: Mapping[str, Part],
+        shards: Sequence[Part],
+        threads: int | None = None,
+    ) -> TrainedModel:
+        """From what a model directory holds, which may be anybody's.
+
+        Raises
+        ------
+        ModelFormatError
+            Where a newer version of umpteen made what this one does not know.
+        ModelCorruptError
+            For anything else that cannot be used.
+        """
+        _check_header(header)
+        # Before the scorer: it makes room by the number of labels, which the counts must bear out.
+        _label_counts(header, parts)
+        _open_preprocessing(header, parts)
+        try:
+            scorer = scorer_class(header["family"]).open(header, parts, shards)
+        except ModelFormatError as error:
+            raise explain_newer(header, error) from error
+        return cls(header, parts, scorer, threads)
+
+    @property
+    def method(self) -> str:
+        return str(self.header["method"])
+
+    @property
+    def family(self) -> str:
+        return self.scorer.family
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return dict(self.header["params"])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.header["n_features"])
+
+    @property
+    def n_labels(self) -> int:
+        return int(self.header["n_labels"])
+
+    def __repr__(self) -> str:
+        return f"<trained {self.method} model: {self.n_features} features, {self.n_labels} labels>"
+
+    # --- other versions of it -------------------------------------------------------------------------------------
+
+    def configured(self, **settings: Any) -> TrainedModel:
+        """The same model with other settings of prediction: the `beam` of a label tree, the `index` of embeddings,
+        `n_candidates` of a blend or of a model with a tree of candidates. Shares all arrays.
+
+        Examples
+        --------
+        >>> import umpteen
+        >>> data = umpteen.make_synthetic(500, 300, 20, seed=1)
+        >>> model = umpteen.LabelTree().fit(data.X, data.Y).model_
+        >>> model.configured(beam=20).params["beam"]
+        20
+        """
+        known = {*self.scorer.settings(), *(("n_candidates",) if self.candidate_tree is not None else ())}
+        for name in settings:
+            if name not in known:
+                raise ParamError(
+                    f"a {self.method} model has no setting {name!r} of prediction; "
+                    f"it has {', '.join(sorted(known)) or 'none'}"
+                )
+        if "n_candidates" in settings:
+            check_count("n_candidates", settings["n_candidates"])
+        other = copy.copy(self)
+        other.header = self.header | {"params": self.params | settings}
+        other.scorer = self.scorer.configured(settings)
+        return other
+
+    def with_threads(self, threads: int | None) -> TrainedModel:
+        """The same model, computing with so many threads unless a call says otherwise."""
+        other = copy.copy(self)
+        other.threads = threads
+        return other
+
+    def with_part(self, name: str, part: Part) -> TrainedModel:
+        """The same model with one of its parts replaced, or one more."""
+        return TrainedModel(self.header, self.parts | {name: part}, self.scorer, self.threads)
+
+    def pruned(self, delta: float, model_dir: PathLike | None = None) -> TrainedModel:
+        """A copy of the model without the weights smaller than `delta`, not trained again.
+
+        It is what training with ``prune=delta`` gives, but for weights within 2^-11 of `delta`, which 16-bit rounding
+        may have taken across it. Of a model trained with a larger `prune` nothing is left to drop. Where the method
+        has a parameter `prune`, the copy's is the larger of the two.
+
+        Parameters
+        ----------
+        delta
+            Weights smaller than this, whatever their sign, are dropped. Biases stay.
+        model_dir
+            Where the copy goes. It is written shard by shard and appears there whole. Without it the copy stays in
+            memory until `save`.
+        """
+        delta = check_number("delta", delta, 0)
+        params = self.params
+        if "prune" in params:
+            params["prune"] = max(params["prune"], delta)
+        header = self.header | {"params": params}
+        shards = self.scorer.pruned_parts(delta)
+        if model_dir is None:
+            return TrainedModel.open(header, self.parts, list(shards), self.threads)
+        from umpteen.trained.loading import load_model
+
+        save_parts(model_dir, header, shards, len(self.scorer.to_parts()), self.parts)
+        return load_model(model_dir)
+
+    def save(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Writes the model directory. It appears whole; an existing one is only replaced with `overwrite`."""
+        shards = self.scorer.to_parts()
+        save_parts(path, self.header, shards, len(shards), self.parts, overwrite=overwrite)
+
+    # --- predict ------------------------------------------------------------------------------------------------
+
+    def predict_topk(
+        self,
+        X: Any,
+        top_k: int = 5,
+        *,
+        exclude: ArrayLike | None = None,
+        include: ArrayLike | None = None,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+    ) -> Ranking:
+        """The best labels of each row, best first; ties go to the lower label id.
+
+        Parameters
+        ----------
+        X : sparse or array, n_rows x n_features
+            As given to `fit`: the preprocessing recorded with the model is applied here.
+        exclude, include : label ids or names, optional
+            Labels that must not be, or alone may be, ranked; applied before the cut.
+        engine
+            Where rows are scored; by default here: few rows are scored before another machine has received them.
+
+        Returns
+        -------
+        labels : int32, n_rows x top_k
+            Padded with -1 where fewer labels can be ranked.
+        scores : float32, n_rows x top_k
+            Padded with -inf.
+        """
+        top_k = check_count("top_k", top_k)
+        X = as_csr(X, "X", self.n_features)
+        threads = self.threads if threads is None else threads
+        options: dict[str, Any] = {
+            "exclude": self.label_ids(exclude, "exclude"),
+            "include": self.label_ids(include, "include"),
+            "threads": threads,
+        }
+        if self.candidate_tree is not None:
+            return self._rank_candidates(self.candidate_tree, X, top_k, engine, options)
+        X = self._preprocess(X, threads)
+        if engine == "local":  # one row is scored faster than an engine is made
+            return self.scorer.predict_topk(X, top_k, **options)
+        return make_engine(engine, threads).predict_topk(self.scorer, X, top_k, **options)
+
+    def _preprocess(self, X: Csr, threads: int | None) -> Csr:
+        return self.preprocessing.transform(X, threads=1 if X.shape[0] == 1 else threads)
+
+    def _rank_candidates(
+        self, tree: TrainedModel, X: Csr, top_k: int, engine: str | Engine, options: dict[str, Any]
+    ) -> Ranking:
+        """Ranks only the labels that the tree puts first."""
+        if engine != "local":
+            raise ParamError(
+                f"a model with a tree of candidates is scored by the engine 'local', but it is {engine!r}"
+            )
+        n_candidates = int(self.params["n_candidates"])
+        proposed, _ = tree.predict_topk(X, min(max(top_k, n_candidates), self.n_labels), **options)
+        threads = options["threads"]
+        scorer: Any = self.scorer  # only linear models have such a tree
+        ranking: Ranking = scorer.rank_candidates(self._preprocess(X, threads), proposed, top_k, threads=threads)
+        return ranking
+
+    def predict_topk_proba(self, X: Any, top_k: int = 5, **options: Any) -> Ranking:
+        """`predict_topk` with probabilities in place of scores, padded with 0. The model must be calibrated."""
+        labels, scores = self.predict_topk(X, top_k, **options)
+        if self.calibration is None:
+            raise NotFittedError(f"this {self.method} model is not calibrated; call calibrate with held-out rows")
+        return labels, self.calibration.to_probabilities(scores)
+
+    def to_unit(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Probabilities of scores where the model is calibrated; else scores brought into [0, 1], order kept."""
+        if self.calibration is not None:
+            return self.calibration.to_probabilities(scores)
+        return self.scorer.to_unit(scores)
+
+    def rank(
+        self,
+        X: Any,
+        top_k: int | str = 5,
+        threshold: float | str | None = None,
+        exclude: Any = None,
+        include: Any = None,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+    ) -> Ranking:
+        """The labels to give each row: ids, -1 where none is given, and probabilities (see `to_unit`).
+
+        Parameters
+        ----------
+        top_k : int or "auto"
+            How many at most; "auto" decides for each row, by the F1 to be expected.
+        threshold : float, "micro", "macro" or None
+            Leave out labels below this probability, or below the thresholds learned for the best micro F1 (one for
+            all labels) or macro F1 (one for each label).
+        exclude, include, threads, engine
+            As for `predict_topk`.
+        """
+        auto = top_k == "auto"
+        if isinstance(top_k, str) and not auto:
+            raise ParamError(f'top_k must be a number or "auto", but is {top_k!r}')
+        width = min(_AUTO_TOP_K, self.n_labels) if isinstance(top_k, str) else top_k
+        if auto:
+            self.need_calibration('top_k="auto"')
+        cut = self._check_threshold(threshold)
+        labels, scores = self.predict_topk(X, width, exclude=exclude, include=include, threads=threads, engine=engine)
+        values = self.to_unit(scores)
+        if auto:
+            given = count_labels_to_give(values)
+            labels = np.where(np.arange(width) < given[:, None], labels, -1)
+        if cut is not None:
+            labels = np.where(values >= self._least(labels, cut), labels, -1)
+        return labels.astype(np.int32, copy=False), values
+
+    def _check_threshold(self, threshold: Any) -> float | str | None:
+        if threshold is None:
+            return None
+        if isinstance(threshold, str):
+            if threshold not in ("micro", "macro"):
+                raise ParamError(f'threshold must be a probability, "micro" or "macro", but is {threshold!r}')
+            self.need_calibration(f"threshold={threshold!r}")
+            return threshold
+        return check_number("threshold", threshold, 0)
+
+    def _least(self, labels: NDArray[np.int32], cut: float | str) -> Any:
+        """The least probability of each label."""
+        if not isinstance(cut, str):
+            return cut
+        assert self.calibration is not None
+        return self.calibration.thresholds(labels, cut == "macro")
+
+    def need_calibration(self, what: str) -> None:
+        if self.calibration is None:
+            raise ParamError(f"{what} needs a calibrated model, but this one was trained without held-out rows")
+
+    def predict(self, X: Any, top_k: int = 5) -> Csr:
+        """The best labels as a CSR matrix of ones, n_rows x n_labels."""
+        labels, _ = self.predict_topk(X, top_k)
+        kept = np.sort(np.where(labels >= 0, labels, np.iinfo(np.int32).max), axis=1)
+        mask = kept != np.iinfo(np.int32).max
+        indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+        indices = kept[mask]
+        return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(labels), self.n_labels))
+
+    # --- judge --------------------------------------------------------------------------------------------------
+
+    def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> Self:
+        """Learns from held-out rows what scores are worth: probabilities for `predict_topk_proba`, and thresholds.
+
+        Parameters
+        ----------
+        X, Y
+            Rows the model was not trained on, and their labels.
+        top_k
+            How far down each row's ranking to look.
+        """
+        labels, scores = self.predict_topk(X, min(check_count("top_k", top_k), self.n_labels))
+        Y = self.check_targets(Y, len(labels))
+        hits = find_hits(Y, labels, self.threads)
+        self.calibration = Calibration.fit(labels, scores, hits, np.bincount(Y.indices, minlength=self.n_labels))
+        self.parts = self.parts | {"calibration": self.calibration.to_part()}
+        return self
+
+    def score(self, X: Any, Y: Any) -> float:
+        """P@1 as a fraction, for scikit-learn's searches."""
+        labels, _ = self.predict_topk(X, 1)
+        return float(find_hits(self.check_targets(Y, len(labels)), labels, self.threads).mean())
+
+    def check_targets(self, Y: Any, n_rows: int) -> Csr:
+        targets = as_csr(Y, "Y", self.n_labels, values=False)
+        if targets.shape[0] != n_rows:
+            raise DataError(f"X and Y must have the same number of rows, but have {n_rows} and {targets.shape[0]}")
+        return targets
+
+    def explain(self, X: Any, label: Any) -> Explanation:
+        """What speaks for and against a label.
+
+        Parameters
+        ----------
+        X : sparse or array, 1 x n_features
+            One row, as given to `fit`.
+        label
+            Its id or name.
+        """
+        ids = self.label_ids(label, "label")
+        X = as_csr(X, "X", self.n_features)
+        if X.shape[0] != 1 or ids is None or len(ids) != 1:
+            raise ParamError(f"one row and one label can be explained at a time, but there are {X.shape[0]} rows")
+        return self.scorer.explain(self.preprocessing.transform(X, threads=1), int(ids[0]))
+
+    # --- labels -------------------------------------------------------------------------------------------------
+
+    def label_ids(self, labels: Any, name: str) -> NDArray[np.int64] | None:
+        """Ids of labels given by id or by name; `name` is what a message calls them."""
+        if labels is None:
+            return None
+        if isinstance(labels, (str, int, np.integer)):
+            labels = [labels]
+        labels = list(labels)
+        if any(isinstance(label, str) for label in labels):
+            if self.label_names is None:
+                raise ParamError(f"{name} holds label names, but the model has none; give label ids")
+            unknown = [label for label in labels if isinstance(label, str) and label not in self.ids_by_name]
+            if unknown:
+                raise ParamError(f"{name} holds the unknown label {unknown[0]!r}")
+            labels = [self.ids_by_name[label] if isinstance(label, str) else label for label in labels]
+        return check_label_ids(labels, self.n_labels, name)
+
+    @cached_property
+    def ids_by_name(self) -> dict[str, int]:
+        """Label ids by name; empty where labels have none."""
+        return {name: i for i, name in enumerate(self.label_names or ())}
+
+
+def is_newer(header: Mapping[str, Any]) -> bool:
+    """Whether a newer umpteen than this one made a model."""
+
+    def numbers(version: Any) -> list[int]:
+        return [int(number) for number in str(version).split(".")[:3]]
+
+    try:
+        return numbers(header.get("umpteen_version")) > numbers(__version__)
+    except ValueError:
+        return False
+
+
+def explain_newer(header: Mapping[str, Any], error: Exception) -> Exception:
+    """What to raise for something unknown in a model: that it is newer than this umpteen, where it is."""
+    if not is_newer(header):
+        return error
+    return ModelFormatError(
+        f"made by a newer umpteen, {header['umpteen_version']}; this is {__version__} ({error}). "
+        "Use that version to open it"
+    )
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    for key in ("n_train_rows", "n_features", "n_labels"):
+        value = header.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 2**31:
+            raise ModelCorruptError(f"{key} must be a positive count, but is {value!r:.100}")
+    if not isinstance(header.get("method"), str):
+        raise ModelCorruptError(f"method must be a name, but is {header.get('method')!r:.100}")
+    if not isinstance(header.get("params"), dict):
+        raise ModelCorruptError("the manifest lacks params")
+
+
+def _open_preprocessing(header: Mapping[str, Any], parts: Mapping[str, Part]) -> Preprocessing:
+    idf = parts["preprocessing"].arrays.get("idf") if "preprocessing" in parts else None
+    try:
+        return Preprocessing.from_json(header.get("preprocessing"), idf)
+    except ModelCorruptError as error:
+        raise explain_newer(header, error) from error
+
+
+def _label_counts(header: Mapping[str, Any], parts: Mapping[str, Part]) -> NDArray[np.int64]:
+    """The model's label counts, which may be anybody's."""
+    if "labels" not in parts or "counts" not in parts["labels"].arrays:
+        raise ModelCorruptError("the part that holds the label counts is missing")
+    counts, n_labels = parts["labels"].arrays["counts"], header["n_labels"]
+    if counts.shape != (n_labels,):
+        raise ModelCorruptError(f"{n_labels} labels must have a count, but the shape of counts is {counts.shape}")
+    if counts.dtype != np.int64:
+        raise ModelCorruptError(f"label counts must be int64, but are {counts.dtype}")
+    if counts.min(initial=0) < 0:
+        raise ModelCorruptError(f"label counts must be at least 0, but one is {counts.min()}")
+    return counts

@@ -1,0 +1,112 @@
+"""Models inside models: the members of a blend, and the tree that proposes candidates.
+
+A nested model is a record of facts in the manifest of the outer one, parts under a prefix, and shards:
+
+    record = {"header": its own facts, "n_shards": how many shards it has, "shared": the names of its parts}
+
+Where its shards lie is for the outer model to say: a blend's own shards are those of its members, one after the
+other; those of a tree of candidates are parts under the prefix as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from umpteen.errors import ModelCorruptError
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part
+
+if TYPE_CHECKING:
+    from umpteen.trained.model import TrainedModel
+
+#: The facts of an outer model that its nested ones need not repeat, or that are not theirs.
+_OUTER_FACTS = ("text", "fingerprint")
+#: The entry of the manifest for a tree of candidates, and what the names of its parts begin with.
+CANDIDATE_TREE = "candidates"
+_CANDIDATE_PREFIX = "candidates-"
+
+
+class Nested(NamedTuple):
+    """A model as it is kept inside another one."""
+
+    record: dict[str, Any]
+    parts: dict[str, Part]  # by their names with the prefix
+    shards: list[Part]
+
+
+class Contents(NamedTuple):
+    """What `TrainedModel.open` takes."""
+
+    header: dict[str, Any]
+    parts: dict[str, Part]
+    shards: list[Part]
+
+
+def nest(model: TrainedModel, prefix: str, *, without: Iterable[str] = ()) -> Nested:
+    """What an outer model keeps of an inner one; parts named in `without` are the outer model's already."""
+    left_out = set(without)
+    own = {name: part for name, part in model.parts.items() if name not in left_out}
+    shards = model.scorer.to_parts()
+    header = {key: value for key, value in model.header.items() if key not in _OUTER_FACTS}
+    record = {"header": header, "n_shards": len(shards), "shared": sorted(own)}
+    return Nested(record, {prefix + name: part for name, part in own.items()}, shards)
+
+
+def unnest(
+    record: Any, outer: Mapping[str, Any], parts: Mapping[str, Part], prefix: str, shards: Sequence[Part]
+) -> Contents:
+    """The contents of a nested model, which must have the features and labels of the outer one.
+
+    Parameters
+    ----------
+    record, outer
+        Its entry in the manifest, and the manifest's facts; they may be anybody's.
+    parts
+        Those of the outer model.
+    shards
+        The nested model's own.
+    """
+    if not isinstance(record, dict) or not isinstance(record.get("header"), dict):
+        raise ModelCorruptError(f"the entry of a nested model must have a header, but is {record!r:.100}")
+    header = record["header"]
+    for key in ("n_features", "n_labels"):
+        if header.get(key) != outer[key]:
+            raise ModelCorruptError(f"a nested model must have {key} {outer[key]}, but has {header.get(key)!r:.100}")
+    if count_shards(record) != len(shards):
+        raise ModelCorruptError(f"a nested model must have {count_shards(record)} shards, but has {len(shards)}")
+    names = record.get("shared")
+    if names is None:  # trees of candidates did not list their parts at first
+        names = [name.removeprefix(prefix) for name in parts if name.startswith(prefix)]
+    missing = [name for name in names if prefix + str(name) not in parts]
+    if missing:
+        raise ModelCorruptError(f"the part {prefix}{missing[0]!s:.100} of a nested model is missing")
+    return Contents(header, {name: parts[prefix + name] for name in names}, list(shards))
+
+
+def count_shards(record: Any) -> int:
+    """How many shards a nested model has."""
+    n_shards = record.get("n_shards") if isinstance(record, dict) else None
+    if not isinstance(n_shards, int) or isinstance(n_shards, bool) or n_shards < 1:
+        raise ModelCorruptError(f"a nested model must have at least one shard, but has {n_shards!r:.100}")
+    return n_shards
+
+
+def nest_candidate_tree(tree: TrainedModel) -> tuple[dict[str, Any], dict[str, Part]]:
+    """Entries of the manifest and parts that keep a tree of candidates in a model."""
+    record, parts, shards = nest(tree, _CANDIDATE_PREFIX)
+    own = {_CANDIDATE_PREFIX + shard_name(i): shard for i, shard in enumerate(shards)}
+    return {CANDIDATE_TREE: record}, parts | own
+
+
+def open_candidate_tree(header: Mapping[str, Any], parts: Mapping[str, Part]) -> Contents | None:
+    """The tree of candidates that a model keeps, if it does."""
+    if CANDIDATE_TREE not in header:
+        return None
+    record = header[CANDIDATE_TREE]
+    names = [_CANDIDATE_PREFIX + shard_name(i) for i in range(count_shards(record))]
+    missing = [name for name in names if name not in parts]
+    if missing:
+        raise ModelCorruptError(f"the part {missing[0]} of the tree of candidates is missing")
+    inner = {name: part for name, part in parts.items() if name not in names}
+    return unnest(record, header, inner, _CANDIDATE_PREFIX, [parts[name] for name in names])
