@@ -313,6 +313,15 @@ def test_errors_are_one_line_and_an_exit_code(capsys, monkeypatch, tmp_path, fil
         assert "Traceback" not in err
 
 
+def test_a_blend_is_not_pruned(capsys, monkeypatch, tmp_path, tiny):
+    members = [umpteen.Centroid().fit(tiny.X[:200], tiny.Y[:200]), umpteen.DiSMEC().fit(tiny.X[:200], tiny.Y[:200])]
+    umpteen.Blend(members).fit(tiny.X[200:], tiny.Y[200:], tmp_path / "blend")
+    command = ("prune", tmp_path / "blend", "--delta", "0.1", "--model", tmp_path / "new")
+    got, err = fails(capsys, monkeypatch, *map(str, command))
+    assert got == 1
+    assert err == "error: only linear models have weights to prune, but this is a blend model\n"
+
+
 def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):
     done = subprocess.run(
         [*UMPTEEN, "train", files[0], "--model", tmp_path / "quiet"],

@@ -28,6 +28,8 @@ from umpteen.serving.app import ROUTES, make_app
 from umpteen.serving.batching import Lane
 from umpteen.serving.gate import ANSWER_HEADERS, HEADERS
 from umpteen.serving.problems import Problem
+from umpteen.serving.schema import Asking, Document, ExplainRequest
+from umpteen.serving.served import OpenModel, SuggestJob
 from umpteen.serving.settings import Settings, name_models
 from umpteen.storage.names import Names
 
@@ -154,6 +156,44 @@ def test_explanations_are_the_taggers(client, models, tagger):
     assert trees["votes"]
     numbers = client.post("/v1/explain", json={"features": {"17": 1.5}, "model": "numbers", "label": "3"}).json()
     assert (numbers["label"], numbers["label_id"]) == ("3", 3)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("7", [7]),
+        ("0" * 20 + "7", [7]),
+        ("0" * 90, [0]),
+        ("9" * 90, []),
+        ("40", []),
+        ("-1", []),
+        ("\u0663", []),
+        ("x", []),
+    ],
+)
+def test_labels_without_names_are_found_by_their_ids(client, query, found):
+    answer = client.get("/v1/labels", params={"query": query, "model": "numbers"})
+    assert answer.status_code == 200, answer.text
+    assert [hit["label_id"] for hit in answer.json()["results"]] == found
+
+
+def test_an_open_model_does_not_change(models):
+    model = OpenModel(models["tags"], threads=2)
+    before, vectorizer = dict(vars(model)), dict(vars(model.tagger.features_))
+    texts = [SEEN, "word " * 200_000]  # one thread, and several
+    jobs = [SuggestJob(Asking(), [Document(text=text)], batch=False) for text in texts]
+
+    def work(number: int) -> None:
+        for _ in range(3):
+            if number % 2:
+                model.explain(ExplainRequest(text=SEEN))
+            else:
+                assert all(isinstance(answer, bytes) for answer in model.suggest(jobs))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert all(vars(model)[name] is value for name, value in before.items())
+    assert vars(model.tagger.features_) == vectorizer
 
 
 def test_labels_are_found_by_part_of_their_name(client):
