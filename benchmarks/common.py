@@ -1,4 +1,4 @@
-"""What all studies share: real data, timing, scores in words, drawings, and the page each of them writes."""
+"""What all benchmarks share: real data, timing, scores in words, drawings, and the page each of them writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ UNIT = Preprocessing(normalize=True)
 
 
 def data_root() -> Path:
+    """Where data sets are: $UMPTEEN_DATA, else shared/data beside the project."""
     return Path(os.environ.get("UMPTEEN_DATA", ROOT.parent / "shared" / "data"))
 
 
@@ -127,7 +128,7 @@ def describe(params: dict[str, object], default: str = "the defaults") -> str:
     return ", ".join(f"{k}={v}" for k, v in params.items()) or default
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
 
 

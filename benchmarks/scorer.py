@@ -3,7 +3,7 @@
     python benchmarks/scorer.py
 
 A one-vs-rest matrix (label centroids, the densest a linear model gets) is scored by us, by SciPy, by dense BLAS and,
-where `umpteen bench setup --peers pecos` has installed it, by PECOS.
+where `umpteen peers install pecos` has installed it, by PECOS.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def numbers(method: str) -> str:
             settings = ", ".join(f"{name}={value}" for name, value in run["params"].items()) or "the defaults"
             rows.append(f"| {result['data']['name']} | {settings} | {p} | {psp} | {_size(run['model_bytes'])} |")
     if not rows:
-        return "None are kept yet; `umpteen bench run` keeps them."
+        return "None are kept yet; `python -m benchmarks run` keeps them."
     head = ["| data | settings | P@1 / 3 / 5 | PSP@1 / 3 / 5 | model |", "| --- | --- | --- | --- | --- |"]
     foot = "\n\nIn percent, from `benchmarks/results`; all methods side by side in [Results](../RESULTS.md)."
     return "\n".join([*head, *rows]) + foot

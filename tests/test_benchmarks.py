@@ -8,14 +8,13 @@ import re
 import sys
 
 import pytest
-
-from umpteen.comparing.configs import read_config
+from benchmarks.runner.configs import read_config
 
 from .conftest import ROOT
 
 FOLDER = ROOT / "benchmarks"
 RESULTS = FOLDER / "results"
-SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("__"))
 if not RESULTS.exists():
     pytest.skip("results are not part of the source distribution", allow_module_level=True)
 

@@ -22,14 +22,14 @@ from typer.testing import CliRunner
 
 import umpteen
 from umpteen.cli.main import app
-from umpteen.comparing import programs, results, studies
+from umpteen.comparing import studies
 from umpteen.comparing.page import render
 from umpteen.comparing.programs import Contestant, create_environment, parse_contestants, peer_python
 from umpteen.comparing.running import Conditions, Task, compare, last_words
 from umpteen.errors import ParamError, UmpteenError
 from umpteen.evaluation import report
 
-from .conftest import ROOT, data_root
+from .conftest import data_root
 
 UMPTEEN = [sys.executable, "-c", "from umpteen.cli.main import main; main()"]
 
@@ -115,13 +115,13 @@ def test_a_peer_is_measured_alike(compared):
 def test_failures_are_shown_with_their_last_words(compared):
     output, out = compared
     found = entries(output)
-    assert "not installed; umpteen bench setup --peers omikuji installs it" in found["omikuji"]["error"]
+    assert "not installed; umpteen peers install omikuji installs it" in found["omikuji"]["error"]
     if importlib.util.find_spec("napkinxc") is not None:
         error = found["napkinxc model=Nothing"]["error"]
         assert error == "exit code 1: AttributeError: module 'napkinxc.models' has no attribute 'Nothing'"
         assert error in out
     assert out.count("failed") >= 2
-    assert "umpteen bench setup --peers omikuji" in (output / "report.html").read_text()
+    assert "umpteen peers install omikuji" in (output / "report.html").read_text()
 
 
 class Checker(HTMLParser):
@@ -288,15 +288,28 @@ def test_names_and_settings():
     assert last_words("bar 1%\rbar 99%\n\nTraceback\nValueError: no\n\n") == "ValueError: no"
 
 
-def test_setup_says_why_it_failed(tmp_path, monkeypatch):
+def test_installing_a_peer_says_why_it_failed(tmp_path, monkeypatch):
     monkeypatch.setenv("UMPTEEN_PEERS", str(tmp_path))
     python = peer_python("omikuji")
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\necho "$@"; echo "ERROR: no network"; exit 1\n')
     python.chmod(0o755)
-    assert "omikuji    failed: ERROR: no network" in run("bench", "setup", "--peers", "omikuji", code=1)
+    assert "omikuji    failed: ERROR: no network" in run("peers", "install", "omikuji", code=1)
     python.write_text("#!/bin/sh\nexit 0\n")
-    assert str(python) in run("bench", "setup", "--peers", "omikuji")
+    assert str(python) in run("peers", "install", "omikuji")
+    with pytest.raises(ParamError, match="peer must be one of omikuji, .*, but is 'fasttext'"):
+        run("peers", "install", "omikuji", "fasttext")
+
+
+def test_peers_are_listed(tmp_path, monkeypatch):
+    monkeypatch.setenv("UMPTEEN_PEERS", str(tmp_path))
+    python = peer_python("pecos")
+    python.parent.mkdir(parents=True)
+    python.touch()
+    lines = {line.split()[0]: line for line in run("peers").splitlines()}
+    assert list(lines) == ["omikuji", "napkinxc", "pecos", "liblinear", "sklearn"]
+    assert re.fullmatch(rf"pecos +libpecos==[\d.]+ +{tmp_path}/pecos", lines["pecos"])
+    assert lines["omikuji"].endswith("not installed")
 
 
 @pytest.mark.parametrize("log", [False, "x", "y", True])
@@ -306,66 +319,3 @@ def test_charts_of_few_and_of_equal_values(log):
     bubbles = {"a": (1.0, 50.0, 10.0), "b": (1.0, 50.0, 10.0)}
     drawing = ET.fromstring(report.bubble_chart(bubbles, x_label="x", y_label="y"))
     assert len(drawing.findall("{*}circle")) == 2
-
-
-def test_bench_run_keeps_figures_for_the_page(tmp_path, compared, monkeypatch):
-    monkeypatch.setenv("UMPTEEN_DATA", str(data_root()))
-    (tmp_path / "b.toml").write_text('name = "Bibtex"\nmethods = ["centroid"]\n')
-    run("bench", "run", tmp_path / "b.toml", "--output", tmp_path / "out", "--result", tmp_path / "kept" / "b.json",
-        "--no-studies", "--no-times")  # fmt: skip
-    kept = json.loads((tmp_path / "kept" / "b.json").read_text())
-    assert "train_seconds" not in kept["runs"][0]
-    assert "by_decile" not in kept["runs"][0]["metrics"]
-    run("bench", "results", "--results", tmp_path / "kept", "--published", ROOT / "benchmarks" / "published.json",
-        "--output", tmp_path / "page.md")  # fmt: skip
-    page = (tmp_path / "page.md").read_text()
-    assert f"| centroid | **{kept['runs'][0]['metrics']['P@1']:.2f}**" in page
-    assert "no times" in page
-    (tmp_path / "b.toml").write_text('methods = ["centroid"]\nspeed = 1\n')
-    with pytest.raises(UmpteenError, match=r"needs a name, and knows no keys but .* it has \['speed'\]"):
-        run("bench", "run", tmp_path / "b.toml")
-
-
-def test_the_page_of_results_is_what_the_figures_say():
-    if not (ROOT / "benchmarks" / "results").exists():
-        pytest.skip("this copy of the project has no benchmarks/results")
-    page = results.write_page(ROOT / "benchmarks" / "results", ROOT / "benchmarks" / "published.json")
-    assert page == (ROOT / "docs" / "RESULTS.md").read_text()
-
-
-def test_some_runs_are_taken_anew_and_the_others_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("UMPTEEN_DATA", str(data_root()))
-    (tmp_path / "b.toml").write_text('name = "Bibtex"\nmethods = ["centroid", "dismec:C=0.3"]\n')
-    order = ("bench", "run", tmp_path / "b.toml", "--result", tmp_path / "b.json", "--no-studies")
-    run(*order, "--output", tmp_path / "first", "--only", "centroid")
-    (first,) = json.loads((tmp_path / "b.json").read_text())["runs"]
-    run(*order, "--output", tmp_path / "second", "--only", "dismec")
-    kept = json.loads((tmp_path / "b.json").read_text())
-    assert [each["name"] for each in kept["runs"]] == ["centroid", "dismec C=0.3"]
-    assert kept["runs"][0] == first
-    with pytest.raises(UmpteenError, match="'rxml' is none of centroid, dismec C=0.3"):
-        run(*order, "--output", tmp_path / "third", "--only", "rxml")
-    other = kept | {"data": kept["data"] | {"name": "EURLex-4K"}}
-    with pytest.raises(UmpteenError, match="the figures kept are of EURLex-4K, these are of Bibtex"):
-        results.merge_figures(other, kept)
-
-
-def test_the_baseline_runs_with_whatever_is_chosen():
-    known = programs.parse_contestants(["centroid,fastxml:n_trees=2,dismec"]) + programs.parse_contestants(
-        ["omikuji,pecos"], peers=True
-    )
-    chosen = programs.choose_contestants(known, "fastxml n_trees=2,dismec")
-    assert [each.name for each in chosen] == ["fastxml n_trees=2", "dismec", "omikuji"]
-    runs = [{"name": "omikuji", "at": 1}, {"name": "dismec", "at": 1}]
-    old = {"data": {"name": "a"}, "baseline": "omikuji", "runs": runs}
-    new = old | {"runs": [{"name": "dismec", "at": 2}, {"name": "omikuji", "at": 2}]}
-    assert results.merge_figures(old, new)["runs"] == [{"name": "omikuji", "at": 1}, {"name": "dismec", "at": 2}]
-
-
-def test_a_baseline_taken_anew_alone_is_kept():
-    old = {"data": {"name": "a"}, "baseline": "centroid", "runs": [{"name": "centroid", "at": 1}]}
-    new = old | {"runs": [{"name": "centroid", "at": 2}]}
-    assert results.merge_figures(old, new)["runs"] == [{"name": "centroid", "at": 2}]
-    old = old | {"baseline": "omikuji", "runs": [{"name": "omikuji", "at": 1}]}
-    new = old | {"runs": [{"name": "omikuji", "at": 2}]}
-    assert results.merge_figures(old, new)["runs"] == [{"name": "omikuji", "at": 2}]

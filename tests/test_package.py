@@ -9,6 +9,7 @@ import importlib.resources
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,16 @@ def test_public_names_exist_and_are_listed():
 def test_public_names_live_where_they_say():
     for name, home in umpteen._HOMES.items():
         assert getattr(importlib.import_module(home), name).__module__ == home
+
+
+def test_nothing_shipped_needs_the_repository():
+    """Its data sets and its figures are for tests and benchmarks."""
+    folder = Path(umpteen.__file__).parent
+    files = [path for path in folder.rglob("*") if path.suffix in (".py", ".js", ".html")]
+    assert len(files) > 50
+    for path in files:
+        for word in ("shared/data", "../shared", "UMPTEEN_DATA", "benchmarks", "RESULTS.md"):
+            assert word not in path.read_text(), f"{path}: {word}"
 
 
 def test_version_is_said_once():

@@ -43,6 +43,9 @@ CalibrateOption = Annotated[
     bool,
     typer.Option("--calibrate", help="Also show what probabilities are worth; trains each of our methods once more."),
 ]
+StudiesOption = Annotated[
+    bool, typer.Option("--studies/--no-studies", help="Whether to prune models, fell trees and list mistakes.")
+]
 
 
 def command(
@@ -56,7 +59,7 @@ def command(
     ] = None,
     peers: Annotated[
         list[str] | None,
-        typer.Option("--peers", help="Others: omikuji, napkinxc, pecos, liblinear, sklearn; with settings too."),
+        typer.Option("--peers", help="Programs of others, with settings too; `umpteen peers` lists them."),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="DIR", help="Where report.html, results.json and the models go.")
@@ -69,9 +72,7 @@ def command(
     timeout: TimeoutOption = None,
     launcher: LauncherOption = "",
     calibrate: CalibrateOption = False,
-    studies: Annotated[
-        bool, typer.Option("--studies/--no-studies", help="Whether to prune models, fell trees and list mistakes.")
-    ] = True,
+    studies: StudiesOption = True,
     a: Annotated[float | None, typer.Option("--A", help="Propensity constant A; by default 0.55.")] = None,
     b: Annotated[float | None, typer.Option("--B", help="Propensity constant B; by default 1.5.")] = None,
     threads: ThreadsOption = None,
@@ -93,9 +94,9 @@ def command(
 ) -> None:  # fmt: skip
     """Compare methods, and peers, on the same data: how good, on rare labels too, how fast, how large.
 
-    Each program trains in a process of its own and is measured by the same code; `umpteen bench setup` installs the
-    peers. One that fails is shown with its last words. The figures go to a table, to results.json and, with drawings,
-    to report.html, which opens offline.
+    Each program trains in a process of its own and is measured by the same code; `umpteen peers` lists the peers and
+    installs them. One that fails is shown with its last words. The figures go to a table, to results.json and, with
+    drawings, to report.html, which opens offline.
 
     umpteen compare train.txt.xz test.txt.xz --methods dismec,fastxml:n_trees=20 --peers omikuji
     """

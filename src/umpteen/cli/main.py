@@ -8,12 +8,12 @@ import typer
 
 from umpteen.cli import (
     add_labels,
-    bench,
     blend,
     compare,
     demo,
     evaluate,
     inspect,
+    peers,
     predict,
     prune,
     serve,
@@ -48,7 +48,7 @@ for module in (
     synthetic,
 ):
     app.command(name=module.__name__.rsplit(".", 1)[1].replace("_", "-"))(module.command)
-app.add_typer(bench.app, name="bench")
+app.add_typer(peers.app, name="peers")
 
 
 @app.callback(invoke_without_command=True)
@@ -61,7 +61,12 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Entry point: errors made on purpose are one line on standard error and exit code 1."""
+    """Entry point."""
+    run_app(app)
+
+
+def run_app(app: typer.Typer) -> None:
+    """Runs commands: errors made on purpose are one line on standard error and exit code 1."""
     try:
         app()
     except UmpteenError as error:

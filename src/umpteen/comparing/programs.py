@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,17 +81,6 @@ def parse_contestants(texts: Iterable[str], *, peers: bool = False) -> list[Cont
     return found
 
 
-def choose_contestants(known: Sequence[Contestant], names: str) -> list[Contestant]:
-    """Those of some names, with commas between, a program's or one's with its settings; and the baseline, by which
-    times are told."""
-    wanted = [name.strip() for name in names.split(",")]
-    for name in wanted:
-        if not any(name in (contestant.program, contestant.name) for contestant in known):
-            raise ParamError(f"{name!r} is none of {', '.join(contestant.name for contestant in known)}")
-    wanted.append(BASELINE)
-    return [contestant for contestant in known if {contestant.program, contestant.name} & {*wanted}]
-
-
 def _split(text: str, mark: str) -> list[str]:
     """Parts between marks that stand in no brackets and no quotes."""
     parts, depth, quoted = [""], 0, False
@@ -129,10 +118,15 @@ def peer_python(peer: str, root: Path | None = None) -> Path:
     return place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def create_environment(peer: str, root: Path | None = None) -> Path:
-    """Makes a peer's environment, or completes it; its interpreter. Raises CalledProcessError with pip's words."""
+def check_peer(peer: str) -> None:
+    """Refuses a name that no peer has."""
     if peer not in PEERS:
         raise ParamError(f"peer must be one of {', '.join(PEERS)}, but is {peer!r}")
+
+
+def create_environment(peer: str, root: Path | None = None) -> Path:
+    """Makes a peer's environment, or completes it; its interpreter. Raises CalledProcessError with pip's words."""
+    check_peer(peer)
     python = peer_python(peer, root)
     commands = [[sys.executable, "-m", "venv", str(python.parent.parent)]] if not python.exists() else []
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

@@ -217,7 +217,7 @@ def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions
     if contestant.is_peer:
         python = peer_python(contestant.program, conditions.peers)
         if not python.exists():
-            return _failed(f"not installed; umpteen bench setup --peers {contestant.program} installs it")
+            return _failed(f"not installed; umpteen peers install {contestant.program} installs it")
         command = [str(python), "-I", str(_CHILD)]
     else:
         # This package as this process has it, wherever it was imported from.

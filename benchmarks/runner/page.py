@@ -1,50 +1,22 @@
 """The page of all results, written from kept figures and published ones; no figure in it is typed by hand.
 
-Kept figures are comparisons (`results.json`) without what only the report draws. Published ones are a JSON file with
-a list of entries: kind ("paper", "authors" for the authors' own program, "peer"), data, method or program, source,
-and any of P, nDCG and PSP (a list at 1, 3 and 5; null where not given), O (training time in omikuji's), model_bytes.
+Published figures are a JSON file with a list of entries: kind ("paper", "authors" for the authors' own program,
+"peer"), data, method or program, source, and any of P, nDCG and PSP (a list at 1, 3 and 5; null where not given), O
+(training time in omikuji's), model_bytes.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import table
+from benchmarks.runner.figures import read_figures
 from umpteen.comparing.page import describe_machine, describe_time
 from umpteen.comparing.programs import BASELINE
 from umpteen.comparing.running import KS
-from umpteen.errors import DataError
 from umpteen.memory import format_bytes
-
-_TIMES = (
-    "train_seconds", "train_cpu_seconds", "predict_seconds", "predict_ms_per_row", "predict_cpu_seconds",
-    "predict_cpu_ms_per_row", "load_seconds", "single_ms",
-)  # fmt: skip
-
-
-def keep_figures(result: dict[str, Any], *, times: bool = True) -> dict[str, Any]:
-    """A result without studies and deciles; and without times, where the machine was busy with other things too."""
-    dropped = {"studies", *(() if times else (*_TIMES, "relative"))}
-    runs = []
-    for run in result["runs"]:
-        kept = {key: value for key, value in run.items() if key not in dropped}
-        if "metrics" in kept:
-            kept["metrics"] = {key: value for key, value in kept["metrics"].items() if key != "by_decile"}
-        runs.append(kept)
-    return {key: value for key, value in result.items() if key != "mistakes"} | {"timed": times, "runs": runs}
-
-
-def merge_figures(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Kept figures with some runs taken anew; each run's times stay relative to the baseline it ran beside."""
-    if old["data"]["name"] != new["data"]["name"]:
-        raise DataError(f"the figures kept are of {old['data']['name']}, these are of {new['data']['name']}")
-    taken = {run["name"]: run for run in new["runs"]}
-    if len(taken) > 1 and any(run["name"] == BASELINE for run in old["runs"]):
-        taken.pop(BASELINE, None)  # it ran to tell the others' times by; what is kept of it stays
-    kept = [taken.pop(run["name"], run) for run in old["runs"]]
-    return new | {"runs": [*kept, *taken.values()], "timed": old.get("timed", True) and new.get("timed", True)}
 
 
 def write_page(folder: Path, published: Path) -> str:
@@ -57,9 +29,9 @@ def write_page(folder: Path, published: Path) -> str:
     entries = read_figures(published)["entries"]
     parts = [
         "# Results",
-        "Written by `umpteen bench results` from [benchmarks/results](../benchmarks/results), which `umpteen bench "
-        "run` keeps, and from [published.json](../benchmarks/published.json), which holds figures of others with "
-        "their sources. Nothing here is typed by hand.",
+        "Written by `python -m benchmarks results` from [benchmarks/results](../benchmarks/results), which `python "
+        "-m benchmarks run` keeps, and from [published.json](../benchmarks/published.json), which holds figures of "
+        "others with their sources. Nothing here is typed by hand.",
         "All in percent. Each program learned from the training rows and was asked for five labels of each test row. "
         "**O** is one default run of omikuji on the same data, in the same comparison: times in O compare, seconds "
         "of different machines do not. Methods have their default settings but for those named. Memory is what "
@@ -70,13 +42,6 @@ def write_page(folder: Path, published: Path) -> str:
         "\n".join(f"- {source}" for source in sorted({entry["source"] for entry in entries})),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def read_figures(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON ({error})") from error
 
 
 def _section(results: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]]) -> str:
@@ -139,7 +104,7 @@ def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: 
         figures = [_triple(top, key, best) for key in ("P", "nDCG", "PSP")]
         sizes = [_in_o(top), _memory(top), format_bytes(top["model_bytes"]), _asking(top)]
         rows.append([name, figures[0], "", "", *figures[1:], *sizes])
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _peers(runs: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> str:
@@ -176,7 +141,7 @@ def _peers(runs: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> st
     if not rows:
         return ""
     header = ["peer", "measured in", "P@1 / 3 / 5", "nDCG@5", "PSP@1 / 3 / 5", "O", "memory", "model"]
-    return _table([*header, "ms a row: of many, one"], rows)
+    return table([*header, "ms a row: of many, one"], rows)
 
 
 def _in_o(run: dict[str, Any]) -> str:
@@ -219,8 +184,3 @@ def _listed(entries: Sequence[dict[str, Any]]) -> str:
         more += [f"{entry['O']:g} O"] if entry.get("O") else []
         cells.append(_figures(entry["P"]) + (f" ({'; '.join(more)})" if more else ""))
     return "<br>".join(cells) or "–"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

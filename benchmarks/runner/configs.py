@@ -15,12 +15,12 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from umpteen.comparing.programs import Contestant, parse_contestants
+from umpteen.comparing.programs import BASELINE, Contestant, parse_contestants
 from umpteen.comparing.running import Task
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import read_names
 from umpteen.data.xc_text import read_xc
-from umpteen.errors import DataError
+from umpteen.errors import DataError, ParamError
 
 _KEYS = {"name", "label_names", "methods", "peers", "propensity"}
 
@@ -43,6 +43,16 @@ class Config:
         train = read_xc(folder / "train.txt.xz")
         test = read_xc(folder / "test.txt.xz", n_features=train.n_features, n_labels=train.n_labels)
         return Task(self.name, Dataset(train.X, train.Y, names), test.X, test.Y, names, constants=self.constants)
+
+    def choose(self, names: str) -> list[Contestant]:
+        """Those of some names, with commas between, a program's or one's with its settings; and the baseline, in
+        whose time the others' is given."""
+        wanted = [name.strip() for name in names.split(",")]
+        for name in wanted:
+            if not any(name in (contestant.program, contestant.name) for contestant in self.contestants):
+                raise ParamError(f"{name!r} is none of {', '.join(each.name for each in self.contestants)}")
+        wanted.append(BASELINE)
+        return [each for each in self.contestants if {each.program, each.name} & {*wanted}]
 
 
 def read_config(path: Path) -> Config:

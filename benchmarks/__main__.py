@@ -1,0 +1,123 @@
+"""Fixed comparisons: run a data set's, keep the figures, write the page of all results.
+
+python -m benchmarks run benchmarks/bibtex.toml --result benchmarks/results/bibtex.json
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.common import RESULTS, ROOT, data_root
+from benchmarks.runner.configs import Config, read_config
+from benchmarks.runner.figures import keep_figures, merge_figures, read_figures
+from benchmarks.runner.page import write_page
+from umpteen.cli.compare import (
+    CalibrateOption,
+    LauncherOption,
+    RoundsOption,
+    StudiesOption,
+    TimeoutOption,
+    run_comparison,
+)
+from umpteen.cli.main import run_app
+from umpteen.cli.options import ThreadsOption
+from umpteen.comparing.programs import parse_contestants, peer_python
+from umpteen.comparing.running import Conditions, Task, write_result
+from umpteen.data.files import write_bytes
+from umpteen.data.synthetic import make_synthetic
+
+#: What `quick` runs: every family, and the two peers that are quickest to install.
+QUICK_METHODS = "centroid,dismec,ppdsparse,pdsparse,label-tree,fastxml:n_trees=20,rxml:n_learners=1"
+QUICK_PEERS = ("omikuji", "napkinxc")
+
+OutputOption = Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the report goes.")]
+OUTPUT = Path("umpteen-bench")
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(metavar="FILE.toml", help="A data set, methods and peers.")],
+    output: OutputOption = OUTPUT,
+    result: Annotated[
+        Path | None, typer.Option("--result", metavar="FILE.json", help="Also keep the figures here, for `results`.")
+    ] = None,
+    threads: ThreadsOption = None,
+    rounds: RoundsOption = 1,
+    timeout: TimeoutOption = None,
+    launcher: LauncherOption = "",
+    calibrate: CalibrateOption = False,
+    studies: StudiesOption = True,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="NAMES", help="Some of the file's; the figures kept of others stay."),
+    ] = None,
+    times: Annotated[
+        bool, typer.Option("--times/--no-times", help="Whether to keep times: not where the machine has other work.")
+    ] = True,
+) -> None:
+    """Run the comparison a file describes. Data sets lie in $UMPTEEN_DATA, else in ../shared/data.
+
+    python -m benchmarks run benchmarks/bibtex.toml --result benchmarks/results/bibtex.json
+
+    python -m benchmarks run benchmarks/bibtex.toml --result benchmarks/results/bibtex.json --only rxml,sleec
+    """
+    described = read_config(config)
+    contestants = described.contestants if only is None else described.choose(only)
+    conditions = Conditions(threads, rounds, timeout, launcher=launcher)
+    found = run_comparison(
+        described.task(data_root()), contestants, output, conditions, calibrate=calibrate, studies=studies
+    )
+    if result is not None:
+        result.parent.mkdir(parents=True, exist_ok=True)
+        figures = keep_figures(found, times=times)
+        if only is not None and result.exists():
+            figures = merge_figures(read_figures(result), figures)
+        write_result(result, figures)
+        typer.echo(f"figures    {result}")
+
+
+@app.command()
+def results(
+    folder: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="Where `run --result` keeps figures.")
+    ] = RESULTS,
+    published: Annotated[
+        Path, typer.Option("--published", metavar="FILE", help="Figures of papers and peers, with their sources.")
+    ] = ROOT / "benchmarks" / "published.json",
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The page.")] = (
+        ROOT / "docs" / "RESULTS.md"
+    ),
+) -> None:
+    """Write the page of all results, from the figures that `run` kept and those that are published."""
+    write_bytes(output, [write_page(folder, published).encode()])
+    typer.echo(f"page       {output}")
+
+
+@app.command()
+def quick(output: OutputOption = OUTPUT, threads: ThreadsOption = None) -> None:
+    """Compare every family of methods on Bibtex, or on synthetic rows of its shape; about a minute."""
+    installed = [peer for peer in QUICK_PEERS if peer_python(peer).exists()]
+    missing = sorted({*QUICK_PEERS}.difference(installed))
+    if missing:
+        typer.echo(f"note: without {', '.join(missing)}; umpteen peers install {' '.join(missing)} installs them")
+    contestants = parse_contestants([QUICK_METHODS]) + parse_contestants(installed, peers=True)
+    run_comparison(_quick_task(), contestants, output, Conditions(threads, timeout=120), calibrate=True)
+
+
+def _quick_task() -> Task:
+    if (data_root() / "Bibtex").exists():
+        return Config("Bibtex", [], label_names=True).task(data_root())
+    typer.echo(
+        f"note: no Bibtex in {data_root()}, so on synthetic rows of its shape; UMPTEEN_DATA names another place"
+    )
+    train, test = (make_synthetic(like="bibtex", part=part, seed=0) for part in ("train", "test"))
+    return Task("synthetic, like Bibtex", train, test.X, test.Y)
+
+
+if __name__ == "__main__":
+    run_app(app)

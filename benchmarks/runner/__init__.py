@@ -1,0 +1,1 @@
+"""Methods and peers on a data set: what to compare, the figures that are kept, and the page that shows them."""
