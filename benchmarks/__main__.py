@@ -75,9 +75,8 @@ def run(
     if result is not None:
         result.parent.mkdir(parents=True, exist_ok=True)
         figures = keep_figures(found, times=times)
-        if only is not None and result.exists():
-            figures = merge_figures(read_figures(result), figures)
-        write_result(result, figures)
+        kept = read_figures(result) if only is not None and result.exists() else None
+        write_result(result, figures if kept is None else merge_figures(kept, figures))
         typer.echo(f"figures    {result}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from benchmarks.__main__ import app
@@ -11,10 +12,13 @@ from benchmarks.runner.configs import Config
 from benchmarks.runner.page import write_page
 from typer.testing import CliRunner
 
+import umpteen
 from umpteen.comparing.programs import parse_contestants
 from umpteen.errors import UmpteenError
 
 from .conftest import ROOT, data_root
+
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def run(*args):
@@ -43,33 +47,73 @@ def test_figures_are_kept_for_the_page(tmp_path, has_bibtex):
         "--output", tmp_path / "page.md")  # fmt: skip
     page = (tmp_path / "page.md").read_text()
     assert f"| centroid | **{kept['runs'][0]['metrics']['P@1']:.2f}**" in page
-    assert "no times" in page
+    assert "busy with other things too, so no times" in page
     (tmp_path / "b.toml").write_text('methods = ["centroid"]\nspeed = 1\n')
     with pytest.raises(UmpteenError, match=r"needs a name, and knows no keys but .* it has \['speed'\]"):
         run("run", tmp_path / "b.toml")
 
 
+@pytest.mark.skipif(not RESULTS.exists(), reason="this copy of the project has no benchmarks/results")
 def test_the_page_of_results_is_what_the_figures_say():
-    if not (ROOT / "benchmarks" / "results").exists():
-        pytest.skip("this copy of the project has no benchmarks/results")
-    page = write_page(ROOT / "benchmarks" / "results", ROOT / "benchmarks" / "published.json")
+    page = write_page(RESULTS, ROOT / "benchmarks" / "published.json")
     assert page == (ROOT / "docs" / "RESULTS.md").read_text()
 
 
 def test_some_runs_are_taken_anew_and_the_others_kept(tmp_path, has_bibtex):
-    (tmp_path / "b.toml").write_text('name = "Bibtex"\nmethods = ["centroid", "dismec:C=0.3"]\n')
+    (tmp_path / "b.toml").write_text('name = "Bibtex"\nmethods = ["centroid", "fastxml:n_trees=2:seed=3"]\n')
     order = ("run", tmp_path / "b.toml", "--result", tmp_path / "b.json", "--no-studies")
     run(*order, "--output", tmp_path / "first", "--only", "centroid")
-    (first,) = json.loads((tmp_path / "b.json").read_text())["runs"]
-    run(*order, "--output", tmp_path / "second", "--only", "dismec")
     kept = json.loads((tmp_path / "b.json").read_text())
-    assert [each["name"] for each in kept["runs"]] == ["centroid", "dismec C=0.3"]
+    (first,) = kept["runs"]
+    assert first["umpteen_version"] == first["version"] == umpteen.__version__
+    assert first["machine"]["cores"] >= 1
+    assert first["seed"] is None  # centroids draw no random numbers
+    first |= {"taken": "2001-02-03T04:05:06+00:00", "machine": first["machine"] | {"cpu": "abacus"}}
+    first |= {"umpteen_version": "0.0.1", "threads": 77}
+    (tmp_path / "b.json").write_text(json.dumps(kept))
+    run(*order, "--output", tmp_path / "second", "--only", "fastxml")
+    kept = json.loads((tmp_path / "b.json").read_text())
+    assert [each["name"] for each in kept["runs"]] == ["centroid", "fastxml n_trees=2 seed=3"]
     assert kept["runs"][0] == first
-    with pytest.raises(UmpteenError, match="'rxml' is none of centroid, dismec C=0.3"):
+    second = kept["runs"][1]
+    assert second["seed"] == 3
+    assert second["taken"] > "2026"
+    assert (second["machine"]["cpu"], second["threads"]) != ("abacus", 77)
+    page = write_page(tmp_path, ROOT / "benchmarks" / "published.json")
+    assert re.search(r"^abacus, .*; 77 threads; umpteen 0.0.1. Taken: .* at 2001-02-03 04:05 UTC\.<br>", page, re.M)
+    assert f"umpteen {umpteen.__version__}. Taken: fastxml n_trees=2 seed=3 at {second['taken'][:10]}" in page
+    with pytest.raises(UmpteenError, match="'rxml' is none of centroid, fastxml n_trees=2 seed=3"):
         run(*order, "--output", tmp_path / "third", "--only", "rxml")
     other = kept | {"data": kept["data"] | {"name": "EURLex-4K"}}
     with pytest.raises(UmpteenError, match="the figures kept are of EURLex-4K, these are of Bibtex"):
         figures.merge_figures(other, kept)
+
+
+def test_figures_with_one_date_for_all_runs_are_read(tmp_path):
+    stamps = {"taken": "2026-01-02T03:04:05+00:00", "machine": {"cpu": "abacus"}, "threads": 2, "rounds": 1,
+              "umpteen_version": "0.1.0", "baseline": "omikuji"}  # fmt: skip
+    runs = [{"name": "centroid", "version": "0.1.0"}, {"name": "omikuji", "version": "0.5.2"}]
+    old = {"format": 1, "data": {"name": "a"}, **stamps, "runs": runs}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(old))
+    assert figures.read_figures(path) == {
+        "format": 2, "data": {"name": "a"}, "runs": [each | stamps | {"timed": True} for each in runs],
+    }  # fmt: skip
+    path.write_text(json.dumps(old | {"format": 3}))
+    with pytest.raises(UmpteenError, match="a.json: format must be 1 or 2, but is 3"):
+        figures.read_figures(path)
+    path.write_text("{")
+    with pytest.raises(UmpteenError, match="a.json: not JSON"):
+        figures.read_figures(path)
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="this copy of the project has no benchmarks/results")
+def test_every_kept_run_says_where_it_is_from():
+    kept = [found for path in RESULTS.glob("*.json") if (found := figures.read_figures(path)) is not None]
+    runs = [each for found in kept for each in found["runs"]]
+    assert len(runs) > 100
+    for each in runs:
+        assert {*figures.STAMPS, "version", "seed"} <= set(each), each["name"]
 
 
 def test_the_baseline_runs_with_whatever_is_chosen():

@@ -1,4 +1,10 @@
-"""Figures that are kept of comparisons: `results.json` without what only the report draws."""
+"""Figures that are kept of comparisons: `results.json` without what only the report draws.
+
+{"format": 2, "data": {…}, "runs": [{"name": …, "taken": …, "machine": {…}, …}, …]}
+
+Each run has a date, a machine, versions and a seed of its own: some are taken anew while the others stay. In format 1
+they stood once, for all runs of a file.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,18 @@ from typing import Any
 from umpteen.comparing.programs import BASELINE
 from umpteen.errors import DataError
 
+FORMAT = 2
+#: What a comparison states once, and figures of each run; its program's version and seed are the run's anyway.
+STAMPS = ("taken", "machine", "threads", "rounds", "umpteen_version", "baseline", "timed")
 _TIMES = (
     "train_seconds", "train_cpu_seconds", "predict_seconds", "predict_ms_per_row", "predict_cpu_seconds",
     "predict_cpu_ms_per_row", "load_seconds", "single_ms",
 )  # fmt: skip
 
+Figures = dict[str, Any]
 
-def keep_figures(result: dict[str, Any], *, times: bool = True) -> dict[str, Any]:
+
+def keep_figures(result: dict[str, Any], *, times: bool = True) -> Figures:
     """A result without studies and deciles; and without times, where the machine was busy with other things too."""
     dropped = {"studies", *(() if times else (*_TIMES, "relative"))}
     runs = []
@@ -24,21 +35,36 @@ def keep_figures(result: dict[str, Any], *, times: bool = True) -> dict[str, Any
         if "metrics" in kept:
             kept["metrics"] = {key: value for key, value in kept["metrics"].items() if key != "by_decile"}
         runs.append(kept)
-    return {key: value for key, value in result.items() if key != "mistakes"} | {"timed": times, "runs": runs}
+    return _stamp_runs(result | {"runs": runs, "timed": times})
 
 
-def merge_figures(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Kept figures with some runs taken anew; each run's times stay relative to the baseline it ran beside."""
+def _stamp_runs(result: dict[str, Any]) -> Figures:
+    stamps = {key: result[key] for key in STAMPS}
+    return {"format": FORMAT, "data": result["data"], "runs": [run | stamps for run in result["runs"]]}
+
+
+def merge_figures(old: Figures, new: Figures) -> Figures:
+    """Kept figures with some runs taken anew; the others stay as they are, with their dates and machines."""
     if old["data"]["name"] != new["data"]["name"]:
         raise DataError(f"the figures kept are of {old['data']['name']}, these are of {new['data']['name']}")
     taken = {run["name"]: run for run in new["runs"]}
     if len(taken) > 1 and any(run["name"] == BASELINE for run in old["runs"]):
-        taken.pop(BASELINE, None)  # it ran to tell the others' times by; what is kept of it stays
+        taken.pop(BASELINE, None)  # it ran for the others' times to be given in its own; what is kept of it stays
     kept = [taken.pop(run["name"], run) for run in old["runs"]]
-    return new | {"runs": [*kept, *taken.values()], "timed": old.get("timed", True) and new.get("timed", True)}
+    return new | {"runs": [*kept, *taken.values()]}
 
 
-def read_figures(path: Path) -> Any:
+def read_figures(path: Path) -> Figures | None:
+    """What is kept of a comparison; None of a file that another benchmark keeps."""
+    found = read_json(path)
+    if "data" not in found:
+        return None
+    if found["format"] not in (1, FORMAT):
+        raise DataError(f"{path}: format must be 1 or {FORMAT}, but is {found['format']!r}")
+    return _stamp_runs({"timed": True} | found) if found["format"] == 1 else found
+
+
+def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except ValueError as error:

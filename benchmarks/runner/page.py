@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import table
-from benchmarks.runner.figures import read_figures
+from benchmarks.runner.figures import read_figures, read_json
 from umpteen.comparing.page import describe_machine, describe_time
 from umpteen.comparing.programs import BASELINE
 from umpteen.comparing.running import KS
@@ -24,9 +24,9 @@ def write_page(folder: Path, published: Path) -> str:
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.json")):
         result = read_figures(path)
-        if "data" in result:  # and not what another benchmark keeps
+        if result is not None:
             found.setdefault(result["data"]["name"], []).append(result)
-    entries = read_figures(published)["entries"]
+    entries = read_json(published)["entries"]
     parts = [
         "# Results",
         "Written by `python -m benchmarks results` from [benchmarks/results](../benchmarks/results), which `python "
@@ -45,31 +45,43 @@ def write_page(folder: Path, published: Path) -> str:
 
 
 def _section(results: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]]) -> str:
-    """A data set: all comparisons on it, each with an O of its own; what is in two is told once."""
+    """A data set: all runs on it; of two with one name, the first."""
     data = results[0]["data"]
     here = [entry for entry in entries if entry["data"] == data["name"]]
     runs: dict[str, dict[str, Any]] = {}
     for result in results:
         for run in result["runs"]:
             # O is omikuji's time and nobody else's: where it is not the baseline there is none.
-            dropped = () if result["baseline"] == BASELINE else ("relative",)
+            dropped = () if run["baseline"] == BASELINE else ("relative",)
             runs.setdefault(run["name"], {key: value for key, value in run.items() if key not in dropped})
     done = [run for run in runs.values() if run["status"] == "done"]
-    taken = dict.fromkeys(
-        f"{describe_machine(result['machine'])}; {result['threads']} threads; {describe_time(result['taken'])}."
-        + ("" if result.get("timed", True) else " The machine was busy with other things too: no times.")
-        for result in results
-    )
     parts = [
         f"## {data['name']}",
         f"{data['train_rows']:,} training and {data['test_rows']:,} test rows, {data['n_features']:,} features, "
         f"{data['n_labels']:,} labels, {data['labels_per_row']:.2f} a row.",
         _ours([run for run in done if not run["peer"]], done, here),
         _peers([run for run in done if run["peer"]], here),
-        "<br>".join(taken),
+        _origins(list(runs.values())),
         *(f"{run['name']} failed: `{run['error']}`" for run in runs.values() if run["status"] == "failed"),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _origins(runs: Sequence[dict[str, Any]]) -> str:
+    """Where and when runs were taken: a line for each machine, and on it when which of them were."""
+    taken: dict[str, dict[str, list[str]]] = {}
+    for run in runs:
+        place = f"{describe_machine(run['machine'])}; {run['threads']} threads; umpteen {run['umpteen_version']}"
+        place += "" if run["timed"] else "; busy with other things too, so no times"
+        taken.setdefault(place, {}).setdefault(describe_time(run["taken"]), []).append(run["name"])
+    most = max((names for times in taken.values() for names in times.values()), key=len)
+    rest = "all" if len(most) == len(runs) else "all others"
+    lines = []
+    for place, times in taken.items():
+        ordered = sorted(times.items(), key=lambda item: item[1] is most)
+        parts = [f"{rest if names is most else ', '.join(names)} at {time}" for time, names in ordered]
+        lines.append(f"{place}. Taken: {'; '.join(parts)}.")
+    return "<br>".join(lines)
 
 
 def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> str:

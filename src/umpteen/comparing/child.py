@@ -46,6 +46,7 @@ class Program:
 
     def __init__(self, data: Path, model: Path, threads: int, top_k: int, params: dict[str, Any]) -> None:
         self.data, self.model, self.threads, self.top_k, self.params = data, model, threads, top_k, params
+        self.seed: int | None = params.get("seed")  # None where none is given or known
 
     def version(self) -> str:
         from importlib import metadata
@@ -89,6 +90,7 @@ class Umpteen(Program):
 
         params = dict(self.params)
         self.method = method_class(params.pop("method"))(**params, threads=self.threads)
+        self.seed = self.method.get_params().get("seed")
         estimate = self.method.estimate(self.X, self.Y)
         self.estimate = {"peak_bytes": estimate.peak_bytes, "model_bytes": estimate.model_bytes}
 
@@ -413,6 +415,7 @@ def main() -> None:
     np.savez(out / "predictions.npz", labels=labels, scores=scores)
     result = {
         "version": program.version(),
+        "seed": program.seed,
         "train_seconds": training.seconds,
         "train_cpu_seconds": training.cpu_seconds,
         "train_peak_bytes": training.peak_bytes,
