@@ -263,7 +263,7 @@ def predict() -> None:
         "labels, which more of them share in a shard: the hours are rather too many. The papers' figures are of "
         "their own machines and of the real data.",
         table(["set", "shards", "on one core", *columns, "the papers, 100 cores"], modelled),
-        "![time by cores](ray_scaling.svg)",
+        "![time by cores](../../docs/ray_scaling.svg)",
     ]
     page = "# Ray on many cores\n\n`python benchmarks/ray_scaling.py predict`\n\n" + numbers["machine"] + "\n\n"
     (RESULTS / "ray_scaling.md").write_text(page + "\n\n".join(text) + "\n")
@@ -296,8 +296,7 @@ def draw(curves: dict) -> None:
     axes.grid(True, which="major", alpha=0.3)
     axes.legend(fontsize=7, loc="lower left")
     figure.tight_layout()
-    for place in (RESULTS, ROOT / "docs"):
-        figure.savefig(place / "ray_scaling.svg", metadata={"Date": None})
+    figure.savefig(ROOT / "docs" / "ray_scaling.svg", metadata={"Date": None})
 
 
 MEASUREMENTS = {"cores": measure_cores, "shapes": measure_shapes, "network": measure_network}

@@ -370,8 +370,7 @@ def draw(numbers: dict) -> None:
         axes.grid(True, which="major", alpha=0.3)
     times.legend(fontsize=8)
     figure.tight_layout()
-    for place in (RESULTS, ROOT / "docs"):
-        figure.savefig(place / "scale.svg", metadata={"Date": None})
+    figure.savefig(PAGE.with_name("scale.svg"), metadata={"Date": None})
 
 
 def choose(text: str, known: tuple) -> tuple:

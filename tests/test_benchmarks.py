@@ -45,9 +45,20 @@ def test_a_page_has_only_sections_that_its_script_writes(load, name):
 
 def test_every_page_and_drawing_has_its_script():
     assert {page.stem for page in RESULTS.glob("*.md")} <= set(SCRIPTS)
-    shown = "".join(page.read_text() for page in [*RESULTS.glob("*.md"), ROOT / "docs" / "how_big.md"])
+    for page in RESULTS.glob("*.md"):
+        for drawing in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):
+            assert (RESULTS / drawing).exists(), drawing
+    shown = "".join(page.read_text() for page in RESULTS.glob("*.md"))
     for drawing in RESULTS.glob("*.svg"):
         assert drawing.name in shown
+
+
+def test_no_drawing_is_kept_twice():
+    pictures = [
+        path for place in (FOLDER, ROOT / "docs") for kind in ("svg", "png") for path in place.rglob(f"*.{kind}")
+    ]
+    assert len(pictures) > 20
+    assert len({path.read_bytes() for path in pictures}) == len(pictures)
 
 
 def test_kept_figures_are_of_a_data_set_with_a_file():
