@@ -15,6 +15,7 @@ from benchmarks.runner.configs import Config, read_config
 from benchmarks.runner.figures import keep_figures, merge_figures, read_figures
 from benchmarks.runner.page import write_page
 from umpteen.cli.compare import (
+    ROUNDS,
     CalibrateOption,
     LauncherOption,
     RoundsOption,
@@ -47,7 +48,7 @@ def run(
         Path | None, typer.Option("--result", metavar="FILE.json", help="Also keep the figures here, for `results`.")
     ] = None,
     threads: ThreadsOption = None,
-    rounds: RoundsOption = 1,
+    rounds: RoundsOption = ROUNDS,
     timeout: TimeoutOption = None,
     launcher: LauncherOption = "",
     calibrate: CalibrateOption = False,

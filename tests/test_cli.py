@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import pty
@@ -14,9 +16,11 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import umpteen
+from umpteen.cli.defaults import Default
 from umpteen.cli.main import app, main
 
 UMPTEEN = [sys.executable, "-c", "from umpteen.cli.main import main; main()"]
@@ -63,6 +67,51 @@ def test_help_is_quick_and_worth_reading():
     assert best < 0.5
     for command in ("train", "predict", "evaluate", "inspect", "prune", "add-labels"):
         assert command in out
+
+
+def test_help_imports_nothing_that_computes():
+    code = "import sys, umpteen.cli.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "scipy", "rich.table", "umpteen.methods", "umpteen._native"} & set(loaded)
+
+
+#: Options whose default lives in the signature of what their command calls.
+BORROWED = [
+    pytest.param(command.name, option, id=f"{command.name} {option.name}")
+    for command in get_command(app).commands.values()
+    for option in command.params
+    if isinstance(option.default, Default)
+]
+
+
+@pytest.mark.parametrize(("command", "option"), BORROWED)
+def test_a_default_is_that_of_what_the_command_calls(command, option, monkeypatch):
+    module, _, path = option.default.home.partition(":")
+    owner = importlib.import_module(module)
+    *parents, name = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    signature = inspect.signature(getattr(owner, name))
+    usual = signature.parameters[option.default.parameter].default
+    assert usual is not None
+    other = 987 if isinstance(usual, int | float) else "another"
+
+    def changed() -> None:
+        """The same, with another default."""
+
+    parameters = {**signature.parameters}
+    parameters[option.default.parameter] = parameters[option.default.parameter].replace(default=other)
+    changed.__signature__ = signature.replace(parameters=list(parameters.values()))
+    for value in (usual, other):
+        found = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
+        (line,) = re.findall(rf"^\W+{option.opts[0]}\b.*$", found, re.MULTILINE)
+        assert f"[default: {value}]" in line
+        monkeypatch.setattr(owner, name, changed)
+
+
+def test_commands_that_borrow_defaults():
+    commands = {param.values[0] for param in BORROWED}
+    assert commands >= {"tune", "blend", "serve", "compare", "evaluate", "train", "predict", "suggest", "demo"}
 
 
 @pytest.mark.parametrize(

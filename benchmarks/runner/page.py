@@ -15,7 +15,7 @@ from benchmarks.common import table
 from benchmarks.runner.figures import read_figures, read_json
 from umpteen.comparing.page import describe_machine, describe_time
 from umpteen.comparing.programs import BASELINE
-from umpteen.comparing.running import KS
+from umpteen.evaluation.metrics import KS
 from umpteen.memory import format_bytes
 
 

@@ -20,7 +20,7 @@ from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr, fingerprint
 from umpteen.data.split import split_rows
 from umpteen.errors import DataError, MissingExtraError, ParamError
-from umpteen.evaluation.metrics import evaluate
+from umpteen.evaluation.metrics import KS, evaluate
 from umpteen.methods import method_class
 from umpteen.methods.base import Method
 from umpteen.methods.dual import Alphas, DualOneVsRest
@@ -31,7 +31,7 @@ from umpteen.progress import Listener, Progress, listening
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-METRICS = tuple(f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5))
+METRICS = tuple(f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in KS)
 #: Shares of the kept rows that a trial trains on, one after the other.
 _RUNGS = (0.25, 0.5, 1.0)
 #: Trials that are never given up: nobody knows yet what is bad.

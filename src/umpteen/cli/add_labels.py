@@ -16,6 +16,7 @@ from umpteen.cli.corpora import (
     refuse_for_texts,
 )
 from umpteen.cli.options import (
+    ENGINE,
     AddressOption,
     CpusOption,
     EngineOption,
@@ -41,7 +42,7 @@ def command(
     ],
     target: Annotated[Path, typer.Option("--model", metavar="DIR2", help="Where the grown model goes.")],
     threads: ThreadsOption = None,
-    engine: EngineOption = "local",
+    engine: EngineOption = ENGINE,
     address: AddressOption = None,
     cpus_per_worker: CpusOption = None,
     write: WriteOption = None,

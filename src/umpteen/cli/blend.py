@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from umpteen.cli.corpora import LabelDelimiterOption, LabelFieldOption, TextFieldOption, read_texts
+from umpteen.cli.defaults import default_of
 from umpteen.cli.options import FormatOption, LabelsOption, OneBasedOption, ThreadsOption, read_for_model
 
 
@@ -22,8 +23,8 @@ def command(
         typer.Option("--like", metavar="DIR", help="Take the rule of this blend of the same methods instead."),
     ] = None,
     candidates: Annotated[
-        int | None, typer.Option("--candidates", help="Labels each model proposes for a row.", min=1)
-    ] = None,
+        int, typer.Option("--candidates", help="Labels each model proposes for a row.", min=1)
+    ] = default_of("umpteen.methods.blend:Blend", "n_candidates"),
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
     format: FormatOption = None,
@@ -62,8 +63,7 @@ def command(
         blend.save(target)
     else:
         assert heldout is not None
-        given = {} if candidates is None else {"n_candidates": candidates}
-        blend = Blend(loaded, threads=threads, **given)
+        blend = Blend(loaded, candidates, threads)
         first = loaded[0]
         if isinstance(first, Tagger):
             corpus = read_texts(heldout, format, text_field, label_field, label_delimiter)

@@ -17,11 +17,16 @@ from umpteen.cli.corpora import (
     read_texts,
     refuse_for_texts,
 )
+from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
+    PROPENSITY_A,
+    PROPENSITY_B,
     FormatOption,
     LabelNamesOption,
     LabelsOption,
     OneBasedOption,
+    PropensityAOption,
+    PropensityBOption,
     ThreadsOption,
     parse_settings,
     read_alike,
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 
 _METHODS = "dismec,ppdsparse,fastxml,centroid"
 _SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5")
+ROUNDS = default_of("umpteen.comparing.running:Conditions", "rounds")
 RoundsOption = Annotated[int, typer.Option("--rounds", help="Run each program so often, in turns; medians.", min=1)]
 TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a program is stopped.")]
 LauncherOption = Annotated[
@@ -68,13 +74,13 @@ def command(
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="Whose times the others are told in; omikuji if it is there.")
     ] = None,
-    rounds: RoundsOption = 1,
+    rounds: RoundsOption = ROUNDS,
     timeout: TimeoutOption = None,
     launcher: LauncherOption = "",
     calibrate: CalibrateOption = False,
     studies: StudiesOption = True,
-    a: Annotated[float | None, typer.Option("--A", help="Propensity constant A; by default 0.55.")] = None,
-    b: Annotated[float | None, typer.Option("--B", help="Propensity constant B; by default 1.5.")] = None,
+    a: PropensityAOption = PROPENSITY_A,
+    b: PropensityBOption = PROPENSITY_B,
     threads: ThreadsOption = None,
     label_names: LabelNamesOption = None,
     labels: LabelsOption = None,
@@ -108,15 +114,14 @@ def command(
     if baseline is not None and baseline not in [contestant.name for contestant in contestants]:
         listed = ", ".join(contestant.name for contestant in contestants)
         raise ParamError(f"--baseline must be one of {listed}, but is {baseline!r}")
-    constants = {key: value for key, value in (("A", a), ("B", b)) if value is not None}
     title = name or train.resolve().parent.name
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, test_labels=test_labels)
         fields = (text_field, label_field, label_delimiter)
-        task = task_of_texts(title, train, test, format, fields, features or [], constants)
+        task = task_of_texts(title, train, test, format, fields, features or [], {"A": a, "B": b})
     else:
         options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
-        task = task_of_rows(title, train, test, labels, test_labels, label_names, options, constants)
+        task = task_of_rows(title, train, test, labels, test_labels, label_names, options, {"A": a, "B": b})
     conditions = Conditions(threads, rounds, timeout, launcher=launcher, baseline=baseline)
     run_comparison(task, contestants, output, conditions, calibrate=calibrate, studies=studies)
 

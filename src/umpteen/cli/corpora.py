@@ -48,16 +48,12 @@ def read_texts(
     """The corpus a command names; without its labels if it is only to be tagged."""
     from umpteen.data.corpus import read_corpus
 
-    fields: Any = text_field or "text"
-    if text_field is not None and len(text_field) == 1:
-        fields = text_field[0]
-    return read_corpus(
-        path,
-        text=fields,
-        labels=(label_field or "labels") if labelled else None,
-        label_delimiter=label_delimiter,
-        format=format,
-    )
+    fields: dict[str, Any] = {}
+    if text_field:
+        fields["text"] = text_field[0] if len(text_field) == 1 else text_field
+    if label_field or not labelled:
+        fields["labels"] = label_field if labelled else None
+    return read_corpus(path, **fields, label_delimiter=label_delimiter, format=format)
 
 
 def refuse_for_texts(**options: Any) -> None:

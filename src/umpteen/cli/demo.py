@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from umpteen.cli.defaults import default_of
 from umpteen.cli.options import ThreadsOption
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def command(
     package: Annotated[
         list[str] | None, typer.Option("--package", help="Read only this installed package; repeatable.")
     ] = None,
-    max_texts: Annotated[int, typer.Option("--max-texts", help="Texts at most.", min=100)] = 12_000,
+    max_texts: Annotated[int, typer.Option("--max-texts", help="Texts at most.", min=100)] = default_of(
+        "umpteen.demo:gather_corpus", "max_texts"
+    ),
 ) -> None:
     """See everything at work on text found on this machine, in a minute or two; nothing is downloaded.
 
@@ -53,7 +56,7 @@ def command(
     from umpteen.demo import gather_corpus
     from umpteen.methods import method_class
     from umpteen.storage.store import ModelReader, keep_metrics
-    from umpteen.tagger import Tagger
+    from umpteen.tagger import DEFAULT_FEATURES, Tagger
     from umpteen.text.tfidf import Tfidf
 
     if directory.exists() and any(directory.iterdir()):
@@ -70,7 +73,7 @@ def command(
             max_texts, packages=package or (), tell=lambda done, of: bar.update(task, completed=done, total=of)
         )
     _, Y = encode_labels(corpus.labels)
-    held_out = split_rows(Y, 0.2)
+    held_out = split_rows(Y)
     halves = []
     for part, mask in (("train", ~held_out), ("test", held_out)):
         chosen = mask.nonzero()[0].tolist()
@@ -95,7 +98,7 @@ def command(
     taggers: dict[str, Tagger] = {}
     rows: list[list[str]] = []
     results: dict[str, Any] = {}
-    features, data = Tagger(features=Tfidf(min_df=2, sublinear_tf=True, threads=threads)).prepare(
+    features, data = Tagger(features=Tfidf(**DEFAULT_FEATURES, min_df=2, threads=threads)).prepare(
         train.texts, train.labels
     )
     for name, params in METHODS.items():

@@ -9,10 +9,14 @@ import typer
 
 from umpteen.cli.corpora import LabelDelimiterOption, LabelFieldOption, TextFieldOption, read_texts
 from umpteen.cli.options import (
+    PROPENSITY_A,
+    PROPENSITY_B,
     FormatOption,
     LabelsOption,
     ModelArgument,
     OneBasedOption,
+    PropensityAOption,
+    PropensityBOption,
     ThreadsOption,
     read_for_model,
     write_json,
@@ -22,8 +26,6 @@ if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
     from umpteen.evaluation.metrics import Metrics
     from umpteen.trained.model import TrainedModel
-
-_KS = (1, 3, 5)
 
 
 def command(
@@ -36,8 +38,8 @@ def command(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the metrics with the model, for `umpteen serve` to show.")
     ] = False,
-    a: Annotated[float | None, typer.Option("--A", help="Propensity constant A; by default 0.55.")] = None,
-    b: Annotated[float | None, typer.Option("--B", help="Propensity constant B; by default 1.5.")] = None,
+    a: PropensityAOption = PROPENSITY_A,
+    b: PropensityBOption = PROPENSITY_B,
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
     format: FormatOption = None,
@@ -52,11 +54,11 @@ def command(
     """
     from umpteen.tagger import Tagger, load
 
-    constants = {key: value for key, value in (("A", a), ("B", b)) if value is not None}
+    constants = {"A": a, "B": b}
     loaded = load(model)
     if isinstance(loaded, Tagger):
         corpus = read_texts(test, format, text_field, label_field, label_delimiter)
-        metrics = loaded.evaluate(corpus.texts, corpus.labels, k=_KS, threads=threads, **constants)
+        metrics = loaded.evaluate(corpus.texts, corpus.labels, threads=threads, **constants)
     else:
         metrics = _evaluate_rows(loaded, test, format, labels, one_based, threads, constants)
     if json != "-":
@@ -84,7 +86,7 @@ def _evaluate_rows(
 
 def evaluate_model(model: TrainedModel, data: Dataset, *, threads: int | None, **constants: Any) -> Metrics:
     """Metrics of a model on a data set; label frequencies are those of its own training data."""
-    from umpteen.evaluation.metrics import evaluate
+    from umpteen.evaluation.metrics import KS, evaluate
 
-    labels, _ = model.predict_topk(data.X, max(_KS), threads=threads)
-    return evaluate(data.Y, labels, model.train_counts, k=_KS, threads=threads, **constants)
+    labels, _ = model.predict_topk(data.X, max(KS), threads=threads)
+    return evaluate(data.Y, labels, model.train_counts, threads=threads, **constants)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from umpteen.cli.defaults import default_of
 from umpteen.errors import DataError, ParamError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _ENGINE = "Where the work is done"
 EngineOption = Annotated[
     str, typer.Option("--engine", help="local, this machine, or ray, a Ray cluster.", rich_help_panel=_ENGINE)
 ]
+ENGINE = default_of("umpteen.trained.model:TrainedModel.predict_topk", "engine")
 AddressOption = Annotated[
     str | None,
     typer.Option(
@@ -73,7 +75,12 @@ KeepGoingOption = Annotated[
     bool,
     typer.Option("--keep-going", help="Do all other shards before failing because of one.", rich_help_panel=_ENGINE),
 ]
+PropensityAOption = Annotated[float, typer.Option("--A", help="Propensity constant A.")]
+PropensityBOption = Annotated[float, typer.Option("--B", help="Propensity constant B.")]
+PROPENSITY_A = default_of("umpteen.evaluation.metrics:evaluate", "A")
+PROPENSITY_B = default_of("umpteen.evaluation.metrics:evaluate", "B")
 TopKOption = Annotated[int, typer.Option("--top-k", help="Labels per row.", min=1)]
+TOP_K = default_of("umpteen.trained.model:TrainedModel.predict_topk", "top_k")
 ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.", parser=_parse_place)]
 ModelOption = Annotated[
     Path, typer.Option("--model", metavar="DIR", help="Where the model goes.", parser=_parse_place)

@@ -12,6 +12,8 @@ import typer
 
 from umpteen.cli.corpora import TextFieldOption, read_texts
 from umpteen.cli.options import (
+    ENGINE,
+    TOP_K,
     AddressOption,
     CpusOption,
     EngineOption,
@@ -30,7 +32,7 @@ def command(
     input: Annotated[
         Path, typer.Argument(metavar="INPUT", help="Rows to label; labels in the file are not looked at.")
     ],
-    top_k: TopKOption = 5,
+    top_k: TopKOption = TOP_K,
     output: Annotated[
         str,
         typer.Option(
@@ -47,7 +49,7 @@ def command(
         list[str] | None, typer.Option("--include", help="Give only such labels, by id or name; repeatable.")
     ] = None,
     threads: ThreadsOption = None,
-    engine: EngineOption = "local",
+    engine: EngineOption = ENGINE,
     address: AddressOption = None,
     cpus_per_worker: CpusOption = None,
     parts: Annotated[

@@ -10,19 +10,25 @@ from typing import Annotated
 
 import typer
 
+from umpteen.cli.defaults import default_of
 from umpteen.errors import MissingExtraError, ParamError
 
 _LIMITS = "Limits"
+
+
+def _default(name: str) -> Any:
+    return default_of("umpteen.serving.settings:Settings", name)
 
 
 def command(
     models: Annotated[
         list[str], typer.Argument(metavar="DIR…", help="Model directories, the default one first; ID=DIR names one.")
     ],
-    host: Annotated[str, typer.Option("--host", help="Address to listen at; by default only this machine can come.")]
-        = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = 8000,
-    workers: Annotated[int, typer.Option("--workers", help="Processes; they share one copy of the models.")] = 1,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = _default("host"),
+    port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = _default("port"),
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes; they share one copy of the models.")
+    ] = _default("workers"),
     threads: Annotated[
         int | None, typer.Option("--threads", help="Kernel threads per worker; by default the cores by the workers.")
     ] = None,
@@ -31,25 +37,25 @@ def command(
         typer.Option("--token-file", metavar="FILE", help="Holds the token clients must send; or $UMPTEEN_TOKEN."),
     ] = None,
     watch: Annotated[
-        float | None,
+        float,
         typer.Option("--watch", help="Seconds between looks at the model directories; 0 reloads on SIGHUP only."),
-    ] = None,
+    ] = _default("watch"),
     max_body_bytes: Annotated[
-        int | None, typer.Option("--max-body-bytes", help="Of a request.", rich_help_panel=_LIMITS)
-    ] = None,
+        int, typer.Option("--max-body-bytes", help="Of a request.", rich_help_panel=_LIMITS)
+    ] = _default("max_body_bytes"),
     max_characters: Annotated[
-        int | None, typer.Option("--max-characters", help="Of a text.", rich_help_panel=_LIMITS)
-    ] = None,
+        int, typer.Option("--max-characters", help="Of a text.", rich_help_panel=_LIMITS)
+    ] = _default("max_characters"),
     max_documents: Annotated[
-        int | None, typer.Option("--max-documents", help="In a batch.", rich_help_panel=_LIMITS)
-    ] = None,
+        int, typer.Option("--max-documents", help="In a batch.", rich_help_panel=_LIMITS)
+    ] = _default("max_documents"),
     max_waiting: Annotated[
-        int | None,
+        int,
         typer.Option("--max-waiting", help="Texts that may wait for a model; more get 503.", rich_help_panel=_LIMITS),
-    ] = None,
+    ] = _default("max_waiting"),
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds for an answer.", rich_help_panel=_LIMITS)
-    ] = None,
+        float, typer.Option("--timeout", help="Seconds for an answer.", rich_help_panel=_LIMITS)
+    ] = _default("timeout"),
 ) -> None:  # fmt: skip
     """Serve models over HTTP, with a page for people and an API for programs.
 
@@ -67,10 +73,6 @@ def command(
     from umpteen.serving.server import serve
     from umpteen.serving.settings import Settings, name_models
 
-    limits = {
-        "max_body_bytes": max_body_bytes, "max_characters": max_characters, "max_documents": max_documents,
-        "max_waiting": max_waiting, "timeout": timeout, "watch": watch,
-    }  # fmt: skip
     settings = Settings(
         models=name_models(models),
         host=host,
@@ -78,7 +80,12 @@ def command(
         workers=workers,
         threads=threads,
         token=_read_token(token_file),
-        **{name: value for name, value in limits.items() if value is not None},  # type: ignore[arg-type]
+        max_body_bytes=max_body_bytes,
+        max_characters=max_characters,
+        max_documents=max_documents,
+        max_waiting=max_waiting,
+        timeout=timeout,
+        watch=watch,
     )
     logging.basicConfig(format="%(message)s")
     logging.getLogger("umpteen").setLevel(logging.INFO)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from umpteen.cli.defaults import default_of
 from umpteen.cli.options import ModelArgument, write_json
 from umpteen.errors import ParamError
 
@@ -15,7 +16,9 @@ from umpteen.errors import ParamError
 def command(
     model: ModelArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to tag; - reads it from standard input.")],
-    top_k: Annotated[str, typer.Option("--top-k", help="Labels at most; auto decides by their probabilities.")] = "5",
+    top_k: Annotated[
+        str, typer.Option("--top-k", help="Labels at most; auto decides by their probabilities.")
+    ] = default_of("umpteen.tagger:Tagger.suggest", "top_k"),
     threshold: Annotated[
         str | None,
         typer.Option("--threshold", help="Least probability; or micro or macro, the thresholds learned in training."),

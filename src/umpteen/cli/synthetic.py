@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
+from umpteen.cli.defaults import default_of
+
 
 def command(
     output: Annotated[Path, typer.Argument(metavar="DIR", help="Directory for train.txt and test.txt.")],
     like: Annotated[str, typer.Option("--like", help="The public data set whose shape to take.")] = "eurlex-4k",
     scale: Annotated[float, typer.Option("--scale", help="Multiplies rows, features and labels.")] = 0.1,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same bytes.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same bytes.")] = default_of(
+        "umpteen.data.synthetic:make_synthetic", "seed"
+    ),
 ) -> None:
     """Make a learnable data set with the shape of a public one, to try things on.
 

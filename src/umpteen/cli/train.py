@@ -17,7 +17,9 @@ from umpteen.cli.corpora import (
     read_texts,
     refuse_for_texts,
 )
+from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
+    ENGINE,
     AddressOption,
     CpusOption,
     EngineOption,
@@ -58,7 +60,7 @@ def command(
     ] = None,
     threads: ThreadsOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of methods that draw random numbers.")] = None,
-    engine: EngineOption = "local",
+    engine: EngineOption = ENGINE,
     address: AddressOption = None,
     cpus_per_worker: CpusOption = None,
     write: WriteOption = None,
@@ -81,13 +83,13 @@ def command(
         ),
     ] = None,
     calibration: Annotated[
-        float | None,
+        float,
         typer.Option(
             "--calibration",
-            help="Share of the texts held out to learn probabilities, 0.1 if not given; 0 halves the time.",
+            help="Share of the texts held out to learn probabilities; 0 halves the time.",
             rich_help_panel="Corpus of texts",
         ),
-    ] = None,
+    ] = default_of("umpteen.tagger:Tagger", "calibration"),
 ) -> None:
     """Train a model and write it to a directory.
 
@@ -144,16 +146,14 @@ def _train_on_texts(
     format: str | None,
     fields: tuple[Any, Any, Any],
     features: list[str],
-    calibration: float | None,
+    calibration: float,
     resume: bool,
 ) -> None:
     from umpteen.tagger import DEFAULT_FEATURES, Tagger
     from umpteen.text.tfidf import Tfidf
 
     settings = Tfidf(**DEFAULT_FEATURES).set_params(threads=estimator.threads, **parse_settings(features))
-    tagger = Tagger(estimator, settings)
-    if calibration is not None:
-        tagger.set_params(calibration=calibration)
+    tagger = Tagger(estimator, settings, calibration)
     started = time.perf_counter()
     corpus = read_texts(train, format, *fields)
     describe_corpus(train, corpus, time.perf_counter() - started)

@@ -15,6 +15,7 @@ from umpteen.cli.corpora import (
     read_texts,
     refuse_for_texts,
 )
+from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
     FormatOption,
     LabelsOption,
@@ -33,9 +34,15 @@ if TYPE_CHECKING:
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data; a part of it is held out.")],
     method: Annotated[str, typer.Option("--method", help="Whose settings to tune.")] = "dismec",
-    trials: Annotated[int, typer.Option("--trials", help="Settings to try.", min=1)] = 30,
-    metric: Annotated[str, typer.Option("--metric", help="P@k, nDCG@k or PSP@k; k is 1, 3 or 5.")] = "nDCG@5",
-    heldout: Annotated[float, typer.Option("--heldout", help="Share of the rows to judge by.")] = 0.2,
+    trials: Annotated[int, typer.Option("--trials", help="Settings to try.", min=1)] = default_of(
+        "umpteen.tuning:tune", "trials"
+    ),
+    metric: Annotated[str, typer.Option("--metric", help="P@k, nDCG@k or PSP@k; k is 1, 3 or 5.")] = default_of(
+        "umpteen.tuning:tune", "metric"
+    ),
+    heldout: Annotated[float, typer.Option("--heldout", help="Share of the rows to judge by.")] = default_of(
+        "umpteen.tuning:tune", "heldout"
+    ),
     journal: Annotated[Path, typer.Option("--journal", help="Where trials are written; run again to go on.")] = Path(
         "umpteen.tuning"
     ),
@@ -50,7 +57,9 @@ def command(
         str | None,
         typer.Option("--json", metavar="FILE", help="Also write all trials as JSON; - is standard output."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of held-out rows and of the search.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Of held-out rows and of the search.")] = default_of(
+        "umpteen.tuning:tune", "seed"
+    ),
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
     format: FormatOption = None,

@@ -37,11 +37,10 @@ from umpteen.data.matrix import Csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts
 from umpteen.data.xc_text import write_xc
-from umpteen.evaluation.metrics import evaluate
+from umpteen.evaluation.metrics import KS, evaluate
 from umpteen.threads import resolve_threads
 
 FORMAT = 1
-KS = (1, 3, 5)
 _CHILD = Path(__file__).with_name("child.py")
 _TIMES = ("train_seconds", "train_cpu_seconds", "predict_seconds", "predict_cpu_seconds", "load_seconds")
 

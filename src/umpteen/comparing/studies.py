@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umpteen.comparing.running import KS, Task, read_predictions, run_place
+from umpteen.comparing.running import Task, read_predictions, run_place
 from umpteen.data.split import split_rows
 from umpteen.evaluation.calibration import Reliability, reliability
-from umpteen.evaluation.metrics import evaluate, find_hits
+from umpteen.evaluation.metrics import KS, evaluate, find_hits
 from umpteen.methods import method_of
 from umpteen.models.forest import ForestModel
 from umpteen.models.linear import LinearModel
+from umpteen.tagger import Tagger
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
 
@@ -27,7 +28,6 @@ from umpteen.trained.model import TrainedModel
 KEPT = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01)
 _MOST_WEIGHTS = 100_000_000  # pruning more would take longer than the training that is compared
 _TREES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100, 150, 200)
-_HELD_OUT = 0.1
 _FEWEST_ROWS = 5  # of a label, to call it badly learned
 _N_WORST, _N_CONFUSIONS = 12, 10
 _TEXT_SHOWN = 240
@@ -128,7 +128,7 @@ def compare_reliability(
 ) -> dict[str, Any]:
     """How far scores can be believed as they come, and as probabilities. Those are learned as `Tagger` learns them:
     a second model is trained without a tenth of the training rows, and judged on it."""
-    held_out = split_rows(task.train.Y, _HELD_OUT)
+    held_out = split_rows(task.train.Y, Tagger().calibration)
     kept = task.train.take(~held_out)
     method = method_of(model)
     first = type(method)(**method.get_params()).fit(kept.X, kept.Y)

@@ -54,6 +54,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Scores = dict[int, dict[str, Floats]]  # k -> name -> one value for each label group, then one for all labels
 
+KS = (1, 3, 5)  # how many of a row's best labels are judged, where nothing else is asked for
 N_DECILES = 10
 _DEFAULT = PROPENSITY_CONSTANTS["default"]
 _ROWS_PER_BLOCK = 1 << 16
@@ -121,7 +122,7 @@ def evaluate(
     labels: Any,
     train_Y: Any = None,
     *,
-    k: int | Iterable[int] = (1, 3, 5),
+    k: int | Iterable[int] = KS,
     A: float = _DEFAULT.A,
     B: float = _DEFAULT.B,
     deciles: bool = True,
