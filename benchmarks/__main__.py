@@ -100,7 +100,7 @@ def results(
 
 @app.command()
 def quick(output: OutputOption = OUTPUT, threads: ThreadsOption = None) -> None:
-    """Compare every family of methods on Bibtex, or on synthetic rows of its shape; about a minute."""
+    """Compare every family of methods on Bibtex, or on synthetic rows of its shape, in a minute or two."""
     installed = [peer for peer in QUICK_PEERS if peer_python(peer).exists()]
     missing = sorted({*QUICK_PEERS}.difference(installed))
     if missing:
