@@ -6,7 +6,7 @@ import importlib.util
 import logging
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
