@@ -39,6 +39,25 @@ def model(corpus, tmp_path_factory):
     return path
 
 
+def test_a_text_becomes_a_row_once(model, monkeypatch):
+    """However much is asked of it: labels, words, reasons."""
+    from umpteen.serving.schema import ExplainRequest
+    from umpteen.serving.served import OpenModel
+    from umpteen.text.tfidf import Tfidf
+    from umpteen.trained.model import TrainedModel
+
+    served = OpenModel(str(model), threads=1)
+    calls = []
+    for cls, name in ((Tfidf, "transform"), (TrainedModel, "explain")):
+        whole = getattr(cls, name)
+        monkeypatch.setattr(cls, name, lambda *a, _f=whole, _n=name, **k: (calls.append(_n), _f(*a, **k))[1])
+    run("suggest", model, "wine tax in the sea", "--top-k", 2, "--explain")
+    assert calls == ["transform", "explain", "explain"]
+    calls.clear()
+    served.explain(ExplainRequest(text="wine tax"))
+    assert calls == ["transform", "explain"]
+
+
 def test_train_says_what_it_reads_and_how_good_it_is(corpus, tmp_path):
     out = run("train", corpus, "--method", "dismec", "--model", tmp_path / "m", "--valid", corpus,
               "--features", "ngram_range=[1,2]", "--features", "min_df=2")  # fmt: skip

@@ -274,7 +274,7 @@ def test_pruning_later_equals_training_with_it(tmp_path, tiny, weight_type):
     np.testing.assert_allclose(np.abs(got + want)[differ], delta, rtol=2.0**-11)
     # Smaller than what it was trained with: nothing is left to drop, and the parameter still tells what was dropped.
     again = later.pruned(0.01)
-    assert again.prune == 0.05
+    assert again.params["prune"] == 0.05
     assert again.model_.scorer.nnz == later.model_.scorer.nnz
 
 

@@ -267,11 +267,7 @@ def test_seeds_make_trees_and_threads_do_not(tmp_path, tiny):
 def test_added_trees_are_those_a_larger_forest_has(tmp_path, tiny, cls):
     cls(n_trees=7).fit(tiny.X, tiny.Y).save(tmp_path / "seven")
     model = cls(n_trees=3).fit(tiny.X, tiny.Y, tmp_path / "three")
-    model = (
-        umpteen.FastXML.from_model(umpteen.load(tmp_path / "three"))
-        .add_trees(1, tiny.X, tiny.Y)
-        .add_trees(3, tiny.X, tiny.Y)
-    )
+    model = cls.from_model(umpteen.load(tmp_path / "three")).add_trees(1, tiny.X, tiny.Y).add_trees(3, tiny.X, tiny.Y)
     assert model.n_trees == 7
     model.save(tmp_path / "grown")
     seven, grown = read_files(tmp_path / "seven"), read_files(tmp_path / "grown")

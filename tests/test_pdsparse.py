@@ -362,7 +362,7 @@ def test_the_gap_stops_training_too(tiny):
 
 @pytest.mark.parametrize(
     "bad",
-    [{"lambda_": -1}, {"C": 0}, {"n_groups": 0}, {"search": "exact"}, {"n_found": 0}, {"n_found": 101}, {"batch": 0},
+    [{"lambda_": -1}, {"C": 0}, {"n_groups": 0}, {"search": "full"}, {"n_found": 0}, {"n_found": 101}, {"batch": 0},
      {"post_solve": 1}, {"post_solve": "maybe"}, {"heldout": 1.0}, {"heldout": -0.1}, {"patience": 0},
      {"eps": -1}, {"max_passes": 0}, {"bias": -1}, {"average": 1}, {"seed": -1}],
     ids=str,

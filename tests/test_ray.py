@@ -24,7 +24,7 @@ from umpteen.engines import make_engine
 from umpteen.engines.base import Task
 from umpteen.errors import MissingExtraError, ModelError, ParamError, ShardError, UmpteenError
 from umpteen.methods import METHODS, method_class
-from umpteen.methods.base import ShardWork
+from umpteen.methods.training import ShardWork
 from umpteen.methods.training_data import TrainingData
 from umpteen.storage.store import ModelWriter, Part
 
@@ -434,6 +434,23 @@ def test_a_model_held_in_parts_survives_its_node(engine, cluster, work, monkeypa
             other.predict_topk(data.X[:, :50], engine=held)
     with pytest.raises(ParamError, match="a held model answers within its with-block only"):
         model.predict_topk(data.X, 5, engine=held)
+
+
+@quiet
+def test_a_label_tree_is_held_whole_and_a_blend_is_refused(engine, tiny, tmp_path):
+    tree = umpteen.LabelTree(n_trees=2, branching=4, max_leaf=5, beam=3).fit(tiny.X, tiny.Y, tmp_path / "tree")
+    with engine.hold(tmp_path / "tree", parts=2) as held:
+        assert len(held.n_bytes) == 1  # a search goes through all of it
+        got, want = tree.predict_topk(tiny.X, 5, engine=held), tree.predict_topk(tiny.X, 5)
+        np.testing.assert_array_equal(got[0], want[0])
+        np.testing.assert_array_equal(got[1], want[1])
+    members = [tree, umpteen.Centroid().fit(tiny.X, tiny.Y)]
+    umpteen.Blend(members).fit(tiny.X, tiny.Y, tmp_path / "blend")
+    with (
+        pytest.raises(ParamError, match="blend: a blend model cannot be held in parts"),
+        engine.hold(tmp_path / "blend"),
+    ):
+        pass
 
 
 # --- settings and messages ------------------------------------------------------------------------------------------

@@ -584,7 +584,7 @@ def test_too_much_at_once_is_turned_away(models):
 def test_a_failing_server_says_so_and_no_more(models, caplog):
     app = make_app(Settings(models, watch=0))
     with running(app) as client:
-        app.api.models["tags"].model._ranker = None
+        app.api.models["tags"].model.model = None
         answer = client.post("/v1/suggest", json={"text": "a"})
     assert answer.status_code == 500
     assert answer.json()["error"] == {

@@ -12,7 +12,7 @@ import umpteen
 from umpteen.cli.main import app
 from umpteen.errors import DataError, ParamError
 from umpteen.methods import METHODS, method_class
-from umpteen.methods.one_vs_rest import Alphas
+from umpteen.methods.dual import Alphas
 from umpteen.tuning import SPACES, OneOf
 
 
