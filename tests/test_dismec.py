@@ -275,7 +275,7 @@ def test_pruning_later_equals_training_with_it(tmp_path, tiny, weight_type):
     # Smaller than what it was trained with: nothing is left to drop, and the parameter still tells what was dropped.
     again = later.pruned(0.01)
     assert again.params["prune"] == 0.05
-    assert again.model_.scorer.nnz == later.model_.scorer.nnz
+    assert again.scorer.nnz == later.scorer.nnz
 
 
 def test_positive_weight_is_a_repeated_row(tiny):
