@@ -122,7 +122,7 @@ def test_only_linear_models_are_pruned(tiny):
 @every_method
 def test_memory_is_stated_and_what_does_not_fit_is_refused(cls, tiny, monkeypatch):
     monkeypatch.setattr("umpteen.memory.available_memory", lambda: 50_000)
-    with pytest.raises(MemoryLimitError, match=r"this would need .* of memory, but 50.0 KB are available; use fewer"):
+    with pytest.raises(MemoryLimitError, match=r"would need .* of memory, but only 50.0 KB is available; use fewer"):
         cls().fit(tiny.X, tiny.Y)
 
 

@@ -375,7 +375,7 @@ def test_parameters_are_checked(tiny, bad):
 
 def test_what_does_not_fit_is_refused_with_a_way_out(tiny, monkeypatch):
     monkeypatch.setattr("umpteen.memory.available_memory", lambda: 100_000)
-    with pytest.raises(MemoryLimitError, match=r"would need .* of memory, but 100 KB are available; .*PPDSparse"):
+    with pytest.raises(MemoryLimitError, match=r"would need .* of memory, but only 100 KB is available; .*PPDSparse"):
         umpteen.PDSparse().fit(tiny.X, tiny.Y)
 
 

@@ -298,7 +298,7 @@ def test_refusals():
     ):
         with pytest.raises(DataError, match=message):
             umpteen.Tagger().fit(["a text"], labels)
-    with pytest.raises(DataError, match="labels for each of 2 texts, but there are 1"):
+    with pytest.raises(DataError, match="each of the 2 texts needs a list of labels, but there are 1"):
         umpteen.Tagger().fit(["a text", "another text"], [["x"]])
     for params, message in (
         ({"method": "dismek"}, "method must be"),

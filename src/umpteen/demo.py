@@ -1,8 +1,8 @@
-"""Real text found on any machine with this package: the docstrings of the Python packages that are installed.
+"""Real text found on every machine with this package: the docstrings of the installed Python packages.
 
-Sources are parsed, never imported, so nothing of them runs. A docstring's labels are where it stands (its package and
-module), the names of its parameters, what it raises and what its class derives from: thousands of labels
-with a natural long tail. What they are depends on the packages at hand; the same packages give the same corpus.
+Sources are parsed, never imported, so none of their code runs. A docstring's labels are its package and module, the
+names of its parameters, the exceptions it raises and the base classes of its class: thousands of labels with a
+natural long tail. They depend on the installed packages; the same packages give the same corpus.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def find_sources(packages: Collection[str] = ()) -> list[tuple[str, Path]]:
-    """(package, file) of Python's own library and of this package's dependencies, or of some packages; sorted."""
+    """(package, file) for Python's own library and this package's dependencies, or only for `packages`; sorted."""
     library = Path(sysconfig.get_paths()["stdlib"])
     found = [(_package_of(file, library), file) for file in _python_files(library)]
     for name in _dependencies("umpteen", "numpy", "scipy"):
@@ -47,32 +47,35 @@ def gather_corpus(
     max_texts: int = 12_000,
     min_label_texts: int = 3,
     packages: Collection[str] = (),
-    tell: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> Corpus:
     """Docstrings and their labels.
 
     Parameters
     ----------
     max_texts
-        Of more than that a sample is taken, by a hash of the text.
+        Keep at most this many, chosen by a hash of the text.
     min_label_texts
-        Labels of fewer texts are dropped.
+        Drop labels with fewer texts.
     packages
-        Read only these; by default Python's own library and what this package needs.
-    tell
-        Is told how many of how many files are read.
+        Read only these; by default Python's own library and this package's dependencies.
+    on_progress
+        Called with the number of files read and of all files.
     """
     sources = find_sources(packages)
     if not sources:
-        raise ParamError(f"none of the packages {', '.join(sorted(packages))} is Python's own or needed by umpteen")
+        raise ParamError(
+            "packages must be in Python's own library or among umpteen's dependencies, but are "
+            f"{', '.join(sorted(packages))}"
+        )
     texts: dict[str, list[str]] = {}
     for number, (package, file) in enumerate(sources):
-        if tell is not None:
-            tell(number, len(sources))
+        if on_progress is not None:
+            on_progress(number, len(sources))
         for text, labels in _read_docstrings(package, file):
-            texts.setdefault(text, labels)  # a text that stands twice would be in both halves of a split
-    if tell is not None:
-        tell(len(sources), len(sources))
+            texts.setdefault(text, labels)  # a text that occurs twice could be in both parts of a split
+    if on_progress is not None:
+        on_progress(len(sources), len(sources))
     chosen = sorted(texts, key=lambda text: hashlib.sha256(text.encode("utf-8", "replace")).digest())[:max_texts]
     counts = Counter(label for text in chosen for label in texts[text])
     kept = {label for label, count in counts.items() if count >= min_label_texts}
@@ -82,17 +85,17 @@ def gather_corpus(
 
 
 def _dependencies(*names: str) -> list[str]:
-    """Packages and all they need, by name."""
+    """Packages and all their dependencies, by name."""
     found, left = set(names), list(names)
     while left:
         try:
-            needs = metadata.requires(left.pop()) or []
+            requirements = metadata.requires(left.pop()) or []
         except metadata.PackageNotFoundError:
             continue
-        for need in needs:
-            if "extra ==" in need:
+        for requirement in requirements:
+            if "extra ==" in requirement:
                 continue
-            plain = need.split(";")[0].strip()
+            plain = requirement.split(";")[0].strip()
             end = next((i for i, c in enumerate(plain) if not (c.isalnum() or c in "-_.")), len(plain))
             if plain[:end] not in found:
                 found.add(plain[:end])
@@ -117,7 +120,7 @@ def _read_docstrings(package: str, file: Path) -> Iterator[tuple[str, list[str]]
         source = file.read_bytes()
         tree = ast.parse(source)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # a file for another Python; there are many others
+        return  # a file this Python cannot parse; there are many others
     module = [f"package {package}", f"module {file.stem if file.stem != '__init__' else file.parent.name}"]
     stack: list[tuple[ast.AST, list[str]]] = [(tree, [])]
     while stack:

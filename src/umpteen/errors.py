@@ -1,13 +1,13 @@
 """Every exception umpteen raises on purpose.
 
 UmpteenError
-├── ParamError          (ValueError)       a setting breaks its rule
-├── DataError           (ValueError)       a file or a matrix breaks its rule; names file and line where there is one
+├── ParamError          (ValueError)       a setting has a bad value
+├── DataError           (ValueError)       a file or a matrix has bad content; names the file and line if there is one
 ├── NotFittedError      (ValueError, AttributeError)   predict before fit
 ├── MemoryLimitError    (MemoryError)      the work would not fit; refused before it starts
 ├── ModelError                             a model directory cannot be used
 │   ├── ModelExistsError    (FileExistsError)    something is already there
-│   ├── ModelMissingError   (FileNotFoundError)  no model there, or a part of it is missing
+│   ├── ModelMissingError   (FileNotFoundError)  there is no model, or a part of it is missing
 │   ├── ModelFormatError    (ValueError)         not a format this version reads
 │   ├── ModelCorruptError   (ValueError)         sizes, checksums or contents disagree with the manifest
 │   └── ModelUnfinishedError                     training was interrupted; it can be resumed
@@ -25,11 +25,11 @@ class UmpteenError(Exception):
 
 
 class ParamError(UmpteenError, ValueError):
-    """A setting breaks its rule."""
+    """A setting has a bad value."""
 
 
 class DataError(UmpteenError, ValueError):
-    """A file or a matrix breaks its rule."""
+    """A file or a matrix has bad content."""
 
 
 class NotFittedError(UmpteenError, ValueError, AttributeError):

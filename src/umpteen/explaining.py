@@ -1,4 +1,4 @@
-"""Explanations of text: the words that spoke for and against a label, as data, coloured terminal text and HTML."""
+"""Explanations of text: the words that count for and against a label, as data, coloured terminal text and HTML."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ class TextExplanation:
     ----------
     text, label : str
     score : float
-        The model's; `probability` where it is calibrated, else None.
+        The model's score.
+    probability : float or None
+        None if the model is not calibrated.
     family : str
-        Of the model: in "linear", "low-rank" and "blend" models contributions and `base` add up to the score; in a
-        "forest" they are shares of the trees' mean, in an "embedding" of the votes of neighbours; in a "label-tree"
-        they add up to the margins on the way to the label.
+        The model's family: in "linear", "low-rank" and "blend" models contributions and `base` add up to the score;
+        in a "forest" they are shares of the trees' mean, in an "embedding" of the neighbours' votes; in a
+        "label-tree" they add up to the margins on the way to the label.
     base : float
-        What no word had a hand in.
+        The part of the score that comes from no word.
     words : list of (str, float)
         Terms of the text and their contributions, the largest first.
     spans : list of (start, end, contribution)
-        Where they stand; a term that stands several times is shared out.
+        Where the terms occur; a term that occurs several times divides its contribution between them.
     unknown : list of str
         Words of the text the model has never seen.
     votes : list of dict
-        What voted, the strongest first: trees with their splits, or neighbours.
+        The voters, strongest first: trees with their splits, or neighbours.
     note : str
         The votes in a few words; empty where nothing votes.
     """
@@ -75,8 +77,8 @@ class TextExplanation:
         return "\n".join([*lines, *self._notes()])
 
     def _headline(self) -> str:
-        said = f", probability {self.probability:.2f}" if self.probability is not None else ""
-        return f"{self.label}: score {self.score:.3f}{said}"
+        probability = f", probability {self.probability:.2f}" if self.probability is not None else ""
+        return f"{self.label}: score {self.score:.3f}{probability}"
 
     def _notes(self) -> list[str]:
         notes = [self.note] if self.note else []
@@ -109,7 +111,7 @@ class TextExplanation:
         """The text with its words highlighted; a fragment that needs no style sheet and is safe to embed."""
         parts, at = [], 0
         for start, end, strength in self._strengths():
-            if start < at:  # words inside a longer term that was shown already
+            if start < at:  # words inside a longer term that is already shown
                 continue
             parts.append(html.escape(self.text[at:start]))
             colour = "34,160,90" if strength > 0 else "208,60,60"
@@ -145,8 +147,8 @@ class TextExplanation:
 def place_words(
     places: Sequence[tuple[int, int, int]], contributions: Mapping[int, float]
 ) -> list[tuple[int, int, float]]:
-    """Where contributing features stand in a text, from (begin, end, feature); one that stands several times is
-    shared out."""
+    """Where contributing features occur in a text, from (begin, end, feature); a feature that occurs several times
+    divides its contribution between them."""
     count = Counter(feature for _, _, feature in places)
     return [
         (begin, end, contributions[feature] / count[feature])
@@ -158,10 +160,10 @@ def place_words(
 def explain_in_words(
     found: Explanation, text: str, features: Tfidf, classes: Sequence[str], probability: float | None
 ) -> TextExplanation:
-    """A method's explanation of a label with words in place of columns and names in place of ids."""
+    """A model's explanation with words instead of columns and names instead of ids."""
     contributions = dict(zip(found.features.tolist(), found.contributions.tolist(), strict=True))
     spans = features.spans(text)
-    # Hashed columns have no names but those the text itself gives them.
+    # Hashed columns have no names, so the words of this text name them.
     terms: dict[int, str] = {}
     for span in spans:
         terms.setdefault(span.column, text[span.begin : span.end].lower())
@@ -186,7 +188,7 @@ def explain_in_words(
 def _name_vote(
     vote: dict[str, Any], name: Callable[[int], str], n_features: int, classes: Sequence[str]
 ) -> dict[str, Any]:
-    """A vote with words in place of feature ids and names in place of label ids."""
+    """A vote with words instead of feature ids and names instead of label ids."""
     named = dict(vote)
     if "splits" in vote:
         named["splits"] = [

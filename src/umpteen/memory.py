@@ -1,4 +1,4 @@
-"""How much memory work will take, how much there is, and a refusal before it runs out."""
+"""How much memory work needs, how much is free, and an error before it runs out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Estimate:
 
 
 def available_memory() -> int | None:
-    """Bytes this process may still use: what the system has free, within its control group. None if unknown."""
+    """Bytes this process may still use: the system's free memory, within its control group. None if unknown."""
     limits = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -36,7 +36,7 @@ def available_memory() -> int | None:
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
             used = int((group / "memory.current").read_text())
-            # Cached files count as used, but make room when memory is asked for.
+            # Cached files count as used, but are dropped when memory is needed.
             for line in (group / "memory.stat").read_text().splitlines():
                 if line.startswith("inactive_file "):
                     used -= int(line.split()[1])
@@ -53,12 +53,12 @@ def check_fits(estimate: Estimate, advice: str) -> None:
     if available is not None and estimate.peak_bytes > available:
         raise MemoryLimitError(
             f"this would need {format_bytes(estimate.peak_bytes)} of memory, "
-            f"but {format_bytes(available)} are available; {advice}"
+            f"but only {format_bytes(available)} is available; {advice}"
         )
 
 
 def format_bytes(n: float) -> str:
-    """A size for people: 1.5 GB."""
+    """A size in words: 1.5 GB."""
     for unit in ("B", "KB", "MB", "GB"):
         if abs(n) < 1000:
             return f"{n:.0f} {unit}" if unit == "B" or n >= 100 else f"{n:.1f} {unit}"

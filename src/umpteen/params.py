@@ -1,4 +1,4 @@
-"""What has parameters, and the checks they share, so that a wrong value is named the same way everywhere."""
+"""Parameters of methods, and shared checks, so that a bad value gets the same message everywhere."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _P = TypeVar("_P", bound="Parameters")
 
 
 class Parameters:
-    """Parameters as scikit-learn has them: in the constructor, kept under their own names, checked when used."""
+    """Parameters by scikit-learn's rules: in the constructor, kept under their own names, checked when used."""
 
     name: ClassVar[str]
 
     @classmethod
     def param_defaults(cls) -> dict[str, Any]:
-        """Every parameter and its default, as the constructor has them: their one home."""
+        """Every parameter and its default, read from the constructor, the one place that has them."""
         return {parameter.name: parameter.default for parameter in _parameters(cls)}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -49,15 +49,15 @@ class Parameters:
 
 
 def inherits_parameters(cls: type[_P]) -> type[_P]:
-    """For a class whose constructor takes its own parameters and passes any others, ``**more``, to its parent's: its
-    signature lists them all, so that a default is written in one place. Own parameters that the parent has too take
-    the parent's place in the order, with a default of their own."""
+    """For a class whose constructor takes its own parameters and passes the others, ``**more``, to its parent: makes
+    its signature list them all, so that a default is written in one place. A parameter that both have keeps the
+    parent's place in the order and takes the class's own default."""
     own = {p.name: p for p in _parameters(cls) if p.kind is not inspect.Parameter.VAR_KEYWORD}
     inherited = [own.get(p.name, p) for p in _parameters(cls.__mro__[1])]
     known = {p.name for p in inherited}
     listed = [*(p for p in own.values() if p.name not in known), *inherited]
-    me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    cls.__init__.__signature__ = inspect.Signature([me, *listed])  # type: ignore[attr-defined]
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    cls.__init__.__signature__ = inspect.Signature([first, *listed])  # type: ignore[attr-defined]
     return cls
 
 
@@ -73,7 +73,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def check_count(name: str, value: Any, low: int = 1, high: int = LARGEST_COUNT) -> int:
-    """A whole number in a range."""
+    """Checks that a value is a whole number in a range, and returns it."""
     if not _is_finite(value) or int(value) != value or value < low:
         raise ParamError(f"{name} must be an integer of at least {low}, but is {value!r}")
     if value > high:
@@ -82,7 +82,7 @@ def check_count(name: str, value: Any, low: int = 1, high: int = LARGEST_COUNT) 
 
 
 def check_number(name: str, value: Any, low: float, *, above: bool = False) -> float:
-    """A finite number of at least `low`, or above it."""
+    """Checks that a value is a finite number of at least `low`, or above it, and returns it."""
     if not _is_finite(value) or value < low or (above and value == low):
         raise ParamError(
             f"{name} must be a finite number {'above' if above else 'of at least'} {low:g}, but is {value!r}"
@@ -91,7 +91,7 @@ def check_number(name: str, value: Any, low: float, *, above: bool = False) -> f
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """True or False, and nothing that only looks like it."""
+    """Checks that a value is True or False, not merely truthy, and returns it."""
     if not isinstance(value, bool) and type(value).__name__ not in ("bool", "bool_"):
         raise ParamError(f"{name} must be true or false, but is {value!r}")
     return bool(value)

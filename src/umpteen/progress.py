@@ -1,4 +1,4 @@
-"""Progress of long work: what is told to whoever listens, and a bar for people at a terminal."""
+"""Progress of long work: what listeners receive, and a bar at a terminal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def progress_bar(description: str) -> Iterator[Listener]:
 
 @contextlib.contextmanager
 def listening(progress: bool | Listener, description: str) -> Iterator[Listener]:
-    """The listener a user asked for: their own function, a bar, or nobody."""
+    """The listener to call: the user's own function, a bar, or one that does nothing."""
     if callable(progress):
         yield progress
     elif progress:

@@ -40,7 +40,7 @@ from umpteen.trained.model import TrainedModel
 PRECOMPUTED = "precomputed"
 _PART = "vocabulary"
 
-#: Of texts that come without settings: a word that stands ten times says more than one that stands once, not ten
+#: Used where no features are given: a word that occurs ten times counts more than one that occurs once, but not ten
 #: times more.
 DEFAULT_FEATURES: dict[str, Any] = {"sublinear_tf": True}
 
@@ -51,7 +51,7 @@ class TextRows(NamedTuple):
     """Texts as rows of features."""
 
     X: Any
-    words: WordCounts | None  # how many words each text has, and how many are unknown; None for rows of numbers
+    words: WordCounts | None  # words and unknown words of each text; None if the input was numbers
 
 
 class Tagger:
@@ -60,23 +60,23 @@ class Tagger:
     Parameters
     ----------
     method
-        Any method of this package, or its name; by default `DiSMEC`.
+        Any method of this package, or its name; `DiSMEC` by default.
     features
         How texts become features: a `Tfidf`, by default with ``sublinear_tf=True``, which suits most texts better;
-        or "precomputed", where rows of numbers (sparse, dense, embeddings) are given in place of texts.
+        or "precomputed", to pass rows of numbers (sparse, dense, embeddings) instead of texts.
     calibration
-        The share of rows held out to learn what scores are worth. A first model is trained without them, judged on
-        them, and thrown away; the model that is kept is trained on all rows. 0 does without: half the time, scores
-        in [0, 1] that are no probabilities, no thresholds.
+        The share of rows held out to turn scores into probabilities. A first model is trained without them, tested
+        on them, and thrown away; the model that is kept is trained on all rows. 0 skips this: training takes half
+        the time, but scores in [0, 1] are not probabilities, and there are no thresholds.
     seed
-        Of the rows held out.
+        Seeds the choice of the rows held out.
 
     Attributes
     ----------
     model_ : TrainedModel
-        What ranks the rows that texts become.
+        Ranks labels for the rows made from texts.
     features_ : Tfidf or None
-        What makes the rows; None with features="precomputed".
+        Makes those rows; None with features="precomputed".
     classes_ : sequence of str
         Label names by id.
 
@@ -102,7 +102,7 @@ class Tagger:
         self.calibration = calibration
         self.seed = seed
 
-    # --- parameters, as scikit-learn asks for them ---------------------------------------------------------------
+    # --- parameters, as scikit-learn expects them ----------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         names = list(inspect.signature(type(self).__init__).parameters)[1:]
@@ -165,7 +165,7 @@ class Tagger:
         labels : iterable of iterables of str
             The label names of each text; a text may have none.
         model_dir, resume, progress
-            As for the method's own `fit`: shards appear there as they finish, and after an interruption the same
+            As for the method's own `fit`: each shard is written as it finishes, and after an interruption the same
             call continues.
         """
         features, data = self.prepare(texts, labels)
@@ -178,7 +178,7 @@ class Tagger:
         X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
         names, Y = encode_labels(labels)
         if X.shape[0] != Y.shape[0]:
-            raise DataError(f"there must be labels for each of {X.shape[0]} texts, but there are {Y.shape[0]}")
+            raise DataError(f"each of the {X.shape[0]} texts needs a list of labels, but there are {Y.shape[0]}")
         return features, Dataset(X, Y, names)
 
     def train(
@@ -190,11 +190,11 @@ class Tagger:
         resume: bool = True,
         progress: bool | Listener = False,
     ) -> Self:
-        """The second half of `fit`: from what `prepare` gave to a model."""
+        """The second half of `fit`: trains a model from what `prepare` returned."""
         method, share = self._check()
         header, parts = _describe_features(features, share, int(self.seed))
-        # A first model, to be judged by rows it does not know, is kept beside the other until that is finished: an
-        # interruption costs neither.
+        # The first model, which is tested on rows it has not seen, stays beside the second until that is finished, so
+        # that an interruption loses neither.
         beside = None
         if model_dir is not None and not is_url(model_dir):
             refuse_finished(model_dir)
@@ -217,7 +217,7 @@ class Tagger:
         return self
 
     def _check(self) -> tuple[Method, float]:
-        """The method, and the share of rows to hold out, after checks."""
+        """The method and the share of rows to hold out, both checked."""
         method = DiSMEC() if self.method is None else self.method
         if isinstance(method, str):
             method = method_class(method)()
@@ -238,11 +238,11 @@ class Tagger:
         return self.features
 
     def _hold_out(self, Y: Csr, share: float) -> NDArray[np.bool_] | None:
-        """Rows to calibrate on; None where there is none to spare: every label keeps a row to train from."""
+        """Rows to calibrate on; None if none can be spared: every label keeps a row to train from."""
         if share == 0 or Y.shape[0] < 2:
             return None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # fewer rows than asked for are fine here
+            warnings.simplefilter("ignore", UserWarning)  # fewer rows than requested are fine here
             mask = split_rows(Y, share, seed=self.seed)
         with_labels = mask & (np.diff(Y.indptr) > 0)
         return mask if with_labels.any() else None
@@ -258,26 +258,26 @@ class Tagger:
     ) -> Self:
         """Learns labels the model does not have; those it has keep their ids and weights. One-vs-rest methods only.
 
-        Texts are examples of the new labels they have and counter-examples of the others; names the model knows
-        already are not learned anew. New labels share the curve and the one threshold of the old.
+        Texts are examples of the new labels they have and counter-examples of the others; labels the model already
+        has are not trained again. New labels share the probability curve and the common threshold of the old ones.
         """
         model = self.fitted()
         method = method_of(model)
         if not hasattr(method, "add_labels"):
             raise ParamError(
-                f"only one-vs-rest methods learn new labels without the old ones, but this is {model.method}"
+                f"only one-vs-rest methods can learn new labels alone, but this model's method is {model.method}"
             )
         method.set_params(**self._compute_params())
         lists = [list(names) for names in labels]
         names, Y = encode_labels([[name for name in row if name not in model.ids_by_name] for row in lists])
         if not names:
-            raise DataError("there must be a label the model does not have, but it has all of them")
+            raise DataError("labels must include a label the model does not have, but it has all of them")
         method.add_labels(self.vectorize(texts).X, Y, names, model_dir, resume=resume, progress=progress)
         self.model_ = method.fitted()
         return self
 
     def _compute_params(self) -> dict[str, Any]:
-        """How the method of this tagger computes, which models do not record."""
+        """The method's compute settings, which models do not record."""
         return {name: getattr(self.method, name) for name in COMPUTE_PARAMS if isinstance(self.method, Method)}
 
     # --- suggest -------------------------------------------------------------------------------------------------
@@ -297,12 +297,12 @@ class Tagger:
         ----------
         texts : str or iterable of str
         top_k : int or "auto"
-            How many at most; "auto" decides for each text, by the F1 to be expected.
+            How many at most; "auto" takes as many for each text as maximise the expected F1.
         threshold : float, "micro", "macro" or None
             Leave out labels below this probability, or below the thresholds learned for the best micro F1 (one for
             all labels) or macro F1 (one for each label).
         exclude, include : label names, optional
-            Labels that must not be, or alone may be, given; applied before the cut.
+            Labels never to suggest, or the only ones to suggest; applied before `top_k`.
 
         Returns
         -------
@@ -323,12 +323,12 @@ class Tagger:
         threads: int | None = None,
         engine: str | Engine = "local",
     ) -> Ranking:
-        """`suggest` of several texts as arrays: label ids, -1 where none is given, and probabilities."""
+        """`suggest` for several texts, as arrays: label ids, padded with -1, and probabilities."""
         rows = self.vectorize(texts, threads=threads)
         return self.fitted().rank(rows.X, top_k, threshold, exclude, include, threads, engine)
 
     def vectorize(self, texts: Any, *, threads: int | None = None) -> TextRows:
-        """Texts as the rows that `model_` takes."""
+        """Turns texts into the rows that `model_` takes."""
         self.fitted()
         if self.features_ is None:
             return TextRows(texts, None)
@@ -337,7 +337,7 @@ class Tagger:
         return TextRows(*self.features_.transform(texts, return_unknown=True, threads=threads))
 
     def name_labels(self, labels: NDArray[np.int32], values: NDArray[np.float32]) -> list[Suggestions]:
-        """A ranking with names in place of ids, for each row a list."""
+        """A ranking with names instead of ids: one list per row."""
         names = self.classes_
         return [
             [(names[label], value) for label, value in zip(row, scores, strict=True) if label >= 0]
@@ -345,37 +345,37 @@ class Tagger:
         ]
 
     def predict(self, texts: Any) -> list[list[str]]:
-        """The labels to give each text: as many as pay off where the model is calibrated, else five."""
+        """The labels to give each text: as many as maximise the expected F1 if the model is calibrated, else five."""
         calibrated = self.fitted().calibration is not None
         found = self.suggest(list(texts) if not hasattr(texts, "shape") else texts, "auto" if calibrated else 5)
         return [[name for name, _ in row] for row in found]
 
     def count_unknown(self, texts: Any) -> list[tuple[int, int]]:
-        """For each text, how many of its words the model does not know, and how many it has."""
+        """For each text, how many of its words the model does not know, and how many words it has."""
         words = self.vectorize(texts).words
         if words is None:
-            raise ParamError("a tagger of precomputed features knows no words")
+            raise ParamError("a tagger with precomputed features has no words")
         return list(zip(words.unknown.tolist(), words.total.tolist(), strict=True))
 
     # --- explain -------------------------------------------------------------------------------------------------
 
     def explain(self, text: str, label: str | None = None) -> TextExplanation:
-        """The words that spoke for and against a label; by default the label ranked first."""
+        """The words that count for and against a label; by default the label ranked first."""
         model = self.fitted()
         if self.features_ is None:
-            raise ParamError("a tagger of precomputed features knows no words; use model_.explain")
+            raise ParamError("a tagger with precomputed features has no words; use model_.explain")
         if not isinstance(text, str):
-            raise ParamError(f"one text can be explained at a time, but this is a {type(text).__name__}")
+            raise ParamError(f"text must be one string, but is a {type(text).__name__}")
         X = self.vectorize([text]).X
         if label is None:
             best = int(model.predict_topk(X, 1)[0][0, 0])
             if best < 0:
-                raise DataError("no label can be ranked for this text")
+                raise DataError("the model ranks no label for this text")
             label = self.classes_[best]
         return self.explain_row(text, X, label)
 
     def explain_row(self, text: str, X: Csr, label: str | int) -> TextExplanation:
-        """`explain` of a text whose row is there already; the label by name or id."""
+        """`explain` for a text that is already a row; the label by name or id."""
         model, features = self.fitted(), self.features_
         assert features is not None
         found = model.explain(X, label)
@@ -383,12 +383,12 @@ class Tagger:
         probability = float(model.to_unit(np.array([found.score]))[0]) if calibrated else None
         return explain_in_words(found, text, features, self.classes_, probability)
 
-    # --- judge ---------------------------------------------------------------------------------------------------
+    # --- evaluate ------------------------------------------------------------------------------------------------
 
     def evaluate(self, texts: Any, labels: Iterable[Iterable[str]], **options: Any) -> Metrics:
-        """P@k, nDCG@k, PSP@k and more of texts whose labels are known; `options` go to `umpteen.evaluate`.
+        """P@k, nDCG@k, PSP@k and more on texts with known labels; `options` go to `umpteen.evaluate`.
 
-        Labels the model has never seen count: no suggestion can be right about them.
+        Labels the model has never seen count too: it cannot suggest them, so they are always missed.
         """
         model = self.fitted()
         Y = self._encode(labels)
@@ -401,8 +401,7 @@ class Tagger:
     def reliability(
         self, texts: Any, labels: Iterable[Iterable[str]], top_k: int = 5
     ) -> tuple[Reliability, Reliability]:
-        """How far the suggestions' probabilities can be believed: before calibration (scores brought into [0, 1]) and
-        after."""
+        """How reliable the suggestions' probabilities are, before calibration (scores mapped to [0, 1]) and after."""
         model = self.fitted()
         model.need_calibration("reliability")
         ranked, scores = model.predict_topk(self.vectorize(texts).X, min(top_k, model.n_labels))
@@ -416,20 +415,20 @@ class Tagger:
         return self.evaluate(texts, labels, k=1, deciles=False)["P@1"] / 100
 
     def _encode(self, labels: Iterable[Iterable[str]]) -> Csr:
-        """Y by the model's label ids; labels it does not have get columns behind."""
+        """Y by the model's label ids; labels it does not have get columns after them."""
         ids = dict(self.fitted().ids_by_name)
         rows = [[ids.setdefault(name, len(ids)) for name in row] for row in check_label_lists(labels)]
         return to_label_matrix(rows, len(ids))
 
     def encode(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Csr, Csr]:
-        """Texts and label names as the method takes them; names it does not know are left out."""
+        """Texts and label names as the method takes them; names the model does not have are left out."""
         model = self.fitted()
         X, Y = as_csr(self.vectorize(texts).X, "texts", model.n_features), self._encode(labels)
         if X.shape[0] != Y.shape[0]:
-            raise DataError(f"there must be labels for each of {X.shape[0]} texts, but there are {Y.shape[0]}")
+            raise DataError(f"each of the {X.shape[0]} texts needs a list of labels, but there are {Y.shape[0]}")
         return X, Y[:, : model.n_labels]
 
-    # --- keep ----------------------------------------------------------------------------------------------------
+    # --- save and load -------------------------------------------------------------------------------------------
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Writes the model directory: method, vocabulary, names, calibration. No pickle."""
@@ -442,10 +441,10 @@ class Tagger:
 
     @classmethod
     def from_model(cls, model: TrainedModel, path: object = "the model") -> Tagger:
-        """A tagger around a model that was trained on text; `path` is what messages call it.
+        """A tagger around a model that was trained on text; error messages name it by `path`.
 
-        Its parameters are those the model was trained with. Where this umpteen does not know them, because a newer
-        one trained the model, it suggests all the same, and warns that it cannot be trained further here.
+        Its parameters are those the model was trained with. If this umpteen does not know them, because a newer one
+        trained the model, the tagger still suggests, and warns that it cannot be trained further here.
         """
         header = model.header.get("text")
         if not isinstance(header, dict) or model.label_names is None:
@@ -492,13 +491,13 @@ def load(path: PathLike, *, checksums: bool = False) -> Tagger | TrainedModel:
 
 
 def _recipe(model: TrainedModel, path: object) -> Method | str | None:
-    """The method that trained a model, not fitted; where this umpteen cannot make it, its name."""
+    """The method that trained a model, not fitted; its name if this umpteen cannot build it."""
     if model.method not in METHODS:
-        return None  # a blend, or a method that is not installed: it is not trained here
+        return None  # a blend, or a method that is not installed: it cannot be trained here
     try:
         method: Method = method_of(model)
     except (ModelError, ParamError, TypeError) as error:
-        warnings.warn(f"{path}: {error}. It suggests as it was trained, but cannot be trained further here",
+        warnings.warn(f"{path}: {error}. The model can suggest, but cannot be trained further here",
                       stacklevel=4)  # fmt: skip
         return model.method
     del method.model_

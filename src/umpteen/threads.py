@@ -8,7 +8,7 @@ from umpteen.params import check_count
 
 
 def resolve_threads(threads: int | None) -> int:
-    """The given number, or one per core this process may run on."""
+    """The given number of threads, or one per core this process may run on."""
     if threads is not None:
         return check_count("threads", threads, high=4096)
     if hasattr(os, "sched_getaffinity"):

@@ -1,9 +1,9 @@
-"""Settings found by trying: Optuna chooses them, held-out training rows judge them.
+"""Tuning: Optuna chooses settings to try, and held-out training rows decide which are best.
 
-The rows are split once. A trial trains on a quarter, then on half, then on all of the rows that are kept, a linear
-method each time from the dual solution of the time before; where it does worse than most trials did at that point it
-is given up. The defaults are the first trial: on the rows held out, what is found is never worse than they are.
-Trials are written to a journal as they end, and the same call goes on with it after an interruption.
+The rows are split once. A trial trains on a quarter of the kept rows, then on half, then on all; a linear method
+starts each time from its last dual solution. A trial that does worse than most did at that point is stopped. The
+defaults are the first trial, so on the held-out rows the result is never worse than they are. Trials are written to a
+journal as they end, and after an interruption the same call continues it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 METRICS = tuple(f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in KS)
 #: Shares of the kept rows that a trial trains on, one after the other.
 _RUNGS = (0.25, 0.5, 1.0)
-#: Trials that are never given up: nobody knows yet what is bad.
+#: The first trials are never stopped: there is too little to compare them with.
 _PATIENT_TRIALS = 4
-#: With fewer rows the first steps would say little: trials train once, on all.
+#: With fewer rows than this the first rungs would show little, so trials train once, on all rows.
 _ROWS_FOR_RUNGS = 2000
 
 
 @dataclass(frozen=True)
 class Between:
-    """Any number from low to high, by their logarithm."""
+    """Any number from low to high, on a log scale."""
 
     low: float
     high: float
@@ -50,22 +50,21 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of some values."""
+    """One of several values."""
 
     values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is tried of a method.
+    """The parameters to tune in a method.
 
     Parameters
     ----------
     search
-        Parameter -> what it may be.
+        Parameter -> the values to try.
     cheap
-        Parameters that are smaller in trials than in the model that is trained in the end: they cost time and are
-        better the larger they are.
+        Parameters set to cheaper values in trials than in the final model: they cost time, and more is better.
     """
 
     search: Mapping[str, Between | OneOf]
@@ -105,7 +104,7 @@ SPACES: dict[str, Space] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting that was tried. `value` is None where it was given up, which happened at `rows` rows."""
+    """One setting that was tried. `value` is None if the trial was stopped, which happened at `rows` rows."""
 
     number: int
     params: dict[str, Any]
@@ -116,14 +115,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was found.
+    """The result of `tune`.
 
     Attributes
     ----------
     params : dict
-        The best settings, without those that are left at their defaults.
+        The best settings, without those left at their defaults.
     value, default_value : float
-        The metric on the rows held out, in percent: of the best settings, and of the defaults.
+        The metric on the held-out rows, in percent: for the best settings, and for the defaults.
     trials : list of Trial
     """
 
@@ -164,19 +163,19 @@ def tune(
     Parameters
     ----------
     method
-        Its name.
+        The method's name.
     X, Y
-        Training rows; a part of them is held out. Test rows have no place here.
+        Training rows; some of them are held out. Do not pass test rows.
     trials
-        How many settings to try, those of the journal included.
+        How many settings to try, including those in the journal.
     metric
-        What to maximise: P@k, nDCG@k or PSP@k, k being 1, 3 or 5.
+        What to maximise: P@k, nDCG@k or PSP@k, with k 1, 3 or 5.
     heldout
-        The share of rows to judge by.
+        The share of rows to hold out.
     journal
-        A file to which trials are written as they end. With one of the same method, metric and rows it goes on.
+        A file that trials are written to as they end. A journal of the same method, metric and rows is continued.
     fixed
-        Parameters that are not tried but set.
+        Parameters to set instead of tuning them.
     """
     optuna = _import_optuna()
     cls = method_class(method)
@@ -188,16 +187,16 @@ def tune(
     X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
     check_training(cls(**fixed), X, Y, Y.shape[1], None)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # fewer rows held out than asked for are fine
+        warnings.simplefilter("ignore", UserWarning)  # fewer held-out rows than requested are fine
         mask = split_rows(Y, heldout, seed=seed)
     if not (np.diff(Y[mask].indptr) > 0).any():
-        raise DataError("tuning needs rows with labels to judge by, but every label is needed for training")
-    space = {name: what for name, what in SPACES[method].search.items() if name not in fixed}
+        raise DataError("tuning needs held-out rows with labels, but every label is needed for training")
+    space = {name: domain for name, domain in SPACES[method].search.items() if name not in fixed}
     if X.nnz and X.data.min() < 0:
-        space.pop("tfidf", None)  # which is for counts
+        space.pop("tfidf", None)  # tf-idf is for counts
     if not space:
         raise ParamError(
-            f"there is nothing to tune in {method} but {', '.join(SPACES[method].search)}, which are fixed"
+            f"tuning {method} needs a free parameter, but all are fixed: {', '.join(SPACES[method].search)}"
         )
     defaults = {name: value for name, value in cls.param_defaults().items() if name in space}
     cheap = {name: value for name, value in SPACES[method].cheap.items() if name not in fixed}
@@ -205,18 +204,18 @@ def tune(
     rungs = _choose_rows(np.flatnonzero(~mask), seed)
 
     def objective(trial: Any) -> float:
-        params = {name: _suggest(trial, name, what) for name, what in space.items()}
+        params = {name: _suggest(trial, name, domain) for name, domain in space.items()}
         value = 0.0
         model: Method | None = None
         for step, rows in enumerate(rungs):
             trial.set_user_attr("rows", len(rows))
             before, model = model, cls(**params | given)
-            if isinstance(model, DualOneVsRest):  # its dual starts from that of the step before
+            if isinstance(model, DualOneVsRest):  # starts from the dual solution of the step before
                 known = None
                 if isinstance(before, DualOneVsRest) and before.alphas is not None:
                     known = before.alphas.on(np.searchsorted(rows, rungs[step - 1]), len(rows))
                 model.alphas = Alphas(known)
-            value = _judge(model, X[rows], Y[rows], X[mask], Y[mask], metric)
+            value = _fit_and_evaluate(model, X[rows], Y[rows], X[mask], Y[mask], metric)
             trial.report(value, step)
             if step + 1 < len(rungs) and trial.should_prune():
                 raise optuna.TrialPruned
@@ -243,44 +242,44 @@ def tune(
         done = len(_ended(study))
         listener(Progress(done, trials, done, trials))
 
-        def tell(_: Any, __: Any) -> None:
+        def report_progress(_: Any, __: Any) -> None:
             ended = len(_ended(study))
             listener(Progress(ended, trials, ended, trials))
 
         if done < trials:
-            study.optimize(objective, n_trials=trials - done, callbacks=[tell])
+            study.optimize(objective, n_trials=trials - done, callbacks=[report_progress])
     return _report(study, method, metric, fixed, cls.param_defaults())
 
 
-def _judge(model: Method, X: Csr, Y: Csr, X_out: Csr, Y_out: Csr, metric: str) -> float:
+def _fit_and_evaluate(model: Method, X: Csr, Y: Csr, X_out: Csr, Y_out: Csr, metric: str) -> float:
     model.fit(X, Y)
     labels, _ = model.predict_topk(X_out, 5)
     return float(evaluate(Y_out, labels, Y, deciles=False)[metric])
 
 
 def _choose_rows(rows: np.ndarray[Any, Any], seed: int) -> list[np.ndarray[Any, Any]]:
-    """For each step of a trial the rows to train on, each a part of the next."""
+    """The rows to train on at each step of a trial, each a part of the next."""
     if len(rows) < _ROWS_FOR_RUNGS:
         return [rows]
     order = np.random.default_rng(seed).permutation(len(rows))
     return [rows[np.sort(order[: round(share * len(rows))])] for share in _RUNGS]
 
 
-def _suggest(trial: Any, name: str, what: Between | OneOf) -> Any:
-    if isinstance(what, Between):
-        # Three digits: nobody wants to copy more, and nothing depends on them.
-        return float(f"{trial.suggest_float(name, what.low, what.high, log=True):.3g}")
-    return trial.suggest_categorical(name, what.values)
+def _suggest(trial: Any, name: str, domain: Between | OneOf) -> Any:
+    if isinstance(domain, Between):
+        # Three digits are easy to copy, and more make no difference.
+        return float(f"{trial.suggest_float(name, domain.low, domain.high, log=True):.3g}")
+    return trial.suggest_categorical(name, domain.values)
 
 
 def _within(defaults: Mapping[str, Any], space: Mapping[str, Between | OneOf]) -> dict[str, Any]:
-    """The defaults, as far as they are in the space at all."""
+    """The defaults, moved into the space or left out."""
     inside = {}
     for name, value in defaults.items():
-        what = space[name]
-        if isinstance(what, Between):
-            inside[name] = min(max(float(value), what.low), what.high)
-        elif value in what.values:
+        domain = space[name]
+        if isinstance(domain, Between):
+            inside[name] = min(max(float(value), domain.low), domain.high)
+        elif value in domain.values:
             inside[name] = value
     return inside
 
@@ -314,13 +313,13 @@ def _open_journal(optuna: Any, path: PathLike | None) -> Any:
 
 
 def _check_journal(study: Any, identity: Mapping[str, str], path: PathLike | None) -> None:
-    """A journal is gone on with only where it was begun with the same question."""
+    """Refuses to continue a journal of another tuning run."""
     for name, value in identity.items():
         known = study.user_attrs.get(name)
         if known is None:
             study.set_user_attr(name, value)
         elif known != value:
-            raise ParamError(f"{path}: this journal is of another tuning, whose {name} differ; choose another file")
+            raise ParamError(f"{path}: the journal is from another tuning run ({name} differs); choose another file")
 
 
 def _import_optuna() -> Any:
@@ -333,7 +332,7 @@ def _import_optuna() -> Any:
 
 @contextmanager
 def _quiet(optuna: Any) -> Iterator[None]:
-    """Without Optuna's own log, and without its warnings about what is experimental."""
+    """Silences Optuna's own log, and its warnings about experimental parts."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

@@ -70,7 +70,7 @@ def command(
                   disable=not console.is_terminal) as bar:  # fmt: skip
         task = bar.add_task("reading the documentation of installed packages")
         corpus = gather_corpus(
-            max_texts, packages=package or (), tell=lambda done, of: bar.update(task, completed=done, total=of)
+            max_texts, packages=package or (), on_progress=lambda done, of: bar.update(task, completed=done, total=of)
         )
     _, Y = encode_labels(corpus.labels)
     held_out = split_rows(Y)
