@@ -136,14 +136,14 @@ def test_bad_input_is_refused_and_changes_nothing(cls, tiny, tmp_path):
     for model, arguments, message in [
         (plain, (X[:, :7], Y), "X must have 200 columns, but has 7"),
         (plain, (X[:9], Y), "X and Y must have the same number of rows, but have 9 and 300"),
-        (plain, (X, Y[:, :0]), "training needs at least one label, but there is none"),
-        (plain, (X[:0], Y[:0]), "training needs at least one row, but there is none"),
+        (plain, (X, Y[:, :0]), "training needs at least one label, but there are none"),
+        (plain, (X[:0], Y[:0]), "training needs at least one row, but there are none"),
         (plain, (X, Y * -1), "Y_new must hold 0 where a row lacks a label"),
-        (plain, (X, Y, new), "the model's labels have no names, so the new labels cannot have any"),
-        (named, (X, Y), "the model's labels have names, so the new labels need them too"),
+        (plain, (X, Y, new), "names must be None, because the model's labels have no names"),
+        (named, (X, Y), "the new labels need names, because the model's labels have names"),
         (named, (X, Y, new[1:]), "there must be 15 label names, but there are 14"),
-        (named, (X, Y, ["n3", *new[1:]]), "a label's name must be its own, but 'n3' is there already"),
-        (named, (X, Y, [new[1], *new[1:]]), "a label's name must be its own, but 'n26' is there already"),
+        (named, (X, Y, ["n3", *new[1:]]), "label names must be unique, but 'n3' already exists"),
+        (named, (X, Y, [new[1], *new[1:]]), "label names must be unique, but 'n26' already exists"),
     ]:
         with pytest.raises(DataError, match=message):
             model.add_labels(*arguments)

@@ -235,7 +235,7 @@ def test_memory_is_stated_and_kept_to(members, parts, monkeypatch):
     tracemalloc.stop()
     assert peak < stated < 10 * peak
     monkeypatch.setattr("umpteen.memory.available_memory", lambda: 1_000_000)
-    with pytest.raises(MemoryLimitError, match="hold out fewer rows or take fewer candidates"):
+    with pytest.raises(MemoryLimitError, match="hold out fewer rows or use fewer candidates"):
         blend.fit(X, Y)
 
 
@@ -262,7 +262,7 @@ def test_refusals(members, parts, tiny, tmp_path):
     named = umpteen.Centroid().fit(parts[0], parts[1], label_names=[f"l{i}" for i in range(159)])
     for wrong, message in (
         (members[:1], "at least two members, but has 1"),
-        ([members[0], other], "must have the same features"),
+        ([members[0], other], "must have the same number of features"),
         ([members[0], named], "must have the same names"),
         ([members[0], "dismec"], "must be trained models"),
     ):
@@ -272,7 +272,7 @@ def test_refusals(members, parts, tiny, tmp_path):
         umpteen.Blend([members[0], umpteen.Centroid()]).fit(X, Y)
     with pytest.raises(DataError, match="same number of rows"):
         umpteen.Blend(members).fit(X, Y[:5])
-    with pytest.raises(DataError, match="there is none"):
+    with pytest.raises(DataError, match="no row has one"):
         umpteen.Blend(members).fit(X, Y * 0)
     with pytest.raises(NotFittedError):
         umpteen.Blend(members).predict_topk(X)

@@ -274,9 +274,9 @@ def test_added_trees_are_those_a_larger_forest_has(tmp_path, tiny, cls):
     seven.pop("manifest.json"), grown.pop("manifest.json")
     assert seven == grown
     assert umpteen.load(tmp_path / "grown").params["n_trees"] == 7
-    with pytest.raises(DataError, match="trees can only be added on the data the forest was trained on"):
+    with pytest.raises(DataError, match="add_trees needs the data the forest was trained on"):
         model.add_trees(1, tiny.X * 2, tiny.Y)
-    with pytest.raises(DataError, match="trees can only be added on the data the forest was trained on"):
+    with pytest.raises(DataError, match="add_trees needs the data the forest was trained on"):
         cls(n_trees=1).fit(tiny.X, tiny.Y).add_trees(1, tiny.X[:100], tiny.Y[:100])
 
 

@@ -266,7 +266,7 @@ def test_precomputed_features(tiny, tmp_path):
     tagger.save(tmp_path / "m")
     loaded = umpteen.load(tmp_path / "m")
     np.testing.assert_array_equal(loaded.rank(tiny.X)[0], tagger.rank(tiny.X)[0])
-    with pytest.raises(ParamError, match="knows no words"):
+    with pytest.raises(ParamError, match="has no words"):
         loaded.explain("text")
 
 

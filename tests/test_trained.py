@@ -67,7 +67,7 @@ def test_a_model_of_a_method_that_is_not_here_predicts_all_the_same(saved, tiny)
     rewrite(saved, lambda manifest: manifest.update(method="telepathy"))
     model = umpteen.load(saved)
     np.testing.assert_array_equal(model.predict_topk(tiny.X)[0], want)
-    with pytest.raises(ModelFormatError, match="its method is 'telepathy', which this umpteen does not have"):
+    with pytest.raises(ModelFormatError, match="the model's method is 'telepathy', which this umpteen does not have"):
         method_of(model)
 
 
@@ -86,7 +86,7 @@ def test_a_method_is_made_of_a_model_where_one_is_asked_for(name, tiny):
 
 
 def test_a_method_is_not_made_of_another_ones_model(saved):
-    with pytest.raises(ParamError, match="this is a model of dismec, not of centroid"):
+    with pytest.raises(ParamError, match="the model's method must be centroid, but is dismec"):
         umpteen.Centroid.from_model(umpteen.load(saved))
 
 

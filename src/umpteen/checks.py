@@ -144,9 +144,9 @@ def check_bad_training_data_is_refused(case: Case) -> None:
     finite = "X must hold finite 32-bit numbers, no NaN or inf, but row 0, column 0 is "
     for bad_X, bad_Y, message in [
         (X[:10], Y, f"X and Y must have the same number of rows, but have 10 and {Y.shape[0]}"),
-        (X[:0], Y[:0], "training needs at least one row, but there is none"),
-        (X[:, :0], Y, "training needs at least one feature, but there is none"),
-        (X, Y[:, :0], "training needs at least one label, but there is none"),
+        (X[:0], Y[:0], "training needs at least one row, but there are none"),
+        (X[:, :0], Y, "training needs at least one feature, but there are none"),
+        (X, Y[:, :0], "training needs at least one label, but there are none"),
         (np.full((2, 2), np.nan), np.eye(2), f"{finite}nan"),
         (np.full((2, 2), 1e39), np.eye(2), f"{finite}1e"),
         (np.ones(3), np.eye(3), "X must have two dimensions, but has 1"),

@@ -8,7 +8,7 @@ from typing import Any
 from umpteen.errors import ModelFormatError, ParamError
 from umpteen.trained.model import TrainedModel, explain_newer
 
-#: Name on the command line and in manifests -> where it lives. Imported when asked for.
+#: Name on the command line and in manifests -> where the class is. Imported when needed.
 METHODS = {
     "centroid": "umpteen.methods.centroid:Centroid",
     "dismec": "umpteen.methods.dismec:DiSMEC",
@@ -24,7 +24,7 @@ METHODS = {
 
 
 def method_class(name: str) -> Any:
-    """The class of a method, by its name."""
+    """A method's class, by name."""
     if name not in METHODS:
         raise ParamError(f"method must be one of {', '.join(METHODS)}, but is {name!r}")
     module, _, attribute = METHODS[name].partition(":")
@@ -32,8 +32,8 @@ def method_class(name: str) -> Any:
 
 
 def method_of(model: TrainedModel) -> Any:
-    """The method that trained a model, with its parameters, fitted with it; see `Method.from_model`."""
+    """The method that trained a model, with its parameters and the model; see `Method.from_model`."""
     if model.method not in METHODS:
-        error = ModelFormatError(f"its method is {model.method!r:.100}, which this umpteen does not have")
+        error = ModelFormatError(f"the model's method is {model.method!r:.100}, which this umpteen does not have")
         raise explain_newer(model.header, error)
     return method_class(model.method).from_model(model)

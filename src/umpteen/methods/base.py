@@ -1,8 +1,8 @@
-"""What every method is: parameters, a plan of shards, how to train one, and how much memory that takes.
+"""The base class of methods: parameters, a plan of shards, how to train one, and how much memory that takes.
 
-A method is one file in this package. It names itself, stores its parameters, and says three things: `plan` (which
-shards), `train_shard` (one shard from shared read-only data) and `estimate` (memory and model size). Engines,
-resuming and writing are in training.py; what was trained answers for itself (umpteen/trained).
+A method is one file in this package. It has a name and parameters, and defines three things: `plan` (which shards),
+`train_shard` (one shard from shared read-only data) and `estimate` (memory and model size). Engines, resuming and
+writing are in training.py; trained models are in umpteen/trained.
 """
 
 from __future__ import annotations
@@ -30,68 +30,67 @@ from umpteen.progress import Listener
 from umpteen.storage.store import Part
 from umpteen.trained.model import TrainedModel, explain_newer
 
-#: Parameters that say how to compute, not what: the model's bytes do not depend on them.
+#: Parameters for how to compute, not what: the model's bytes do not depend on them.
 COMPUTE_PARAMS = ("threads", "engine")
 
 
 class Method(Estimator):
-    """Base of all methods, with scikit-learn's conventions: parameters in the constructor, `fit`, attributes with
-    a trailing underscore after it."""
+    """Base of all methods, with scikit-learn's conventions: parameters in the constructor, `fit`, and fitted
+    attributes with a trailing underscore."""
 
     name: ClassVar[str]
     parallelism: ClassVar[Parallelism] = "inside"
-    #: The family of models it trains.
+    #: The family of models the method trains.
     scorer_class: ClassVar[type[Scorer]] = LinearModel
-    #: What to do where memory would not suffice.
+    #: What to do if memory is too small.
     memory_advice: ClassVar[str] = "use fewer threads, smaller shards, or a method with a smaller model"
-    #: Whether a shard needs the rows of its own labels only; see `labels_of`.
+    #: Whether a shard needs only the rows of its own labels; see `labels_of`.
     trains_by_label: ClassVar[bool] = False
-    #: Parameters the manifest does not have, because the model keeps them in parts of its own.
+    #: Parameters left out of the manifest, because the model keeps them as parts.
     kept_as_parts: ClassVar[tuple[str, ...]] = ()
-    #: Former names of parameters, and former values by the parameter's name now, as earlier versions' manifests have
-    #: them.
+    #: Names and values of parameters in the manifests of earlier versions -> those of today; values by today's name.
     renamed: ClassVar[Mapping[str, str]] = {}
     renamed_values: ClassVar[Mapping[str, Mapping[Any, Any]]] = {}
 
     tfidf: bool
     normalize: bool
-    power: float = 1.0  # where it is no parameter
+    power: float = 1.0  # for methods without the parameter
     bias: float = 0.0
     engine: str | Engine
 
-    # --- what a method says -------------------------------------------------------------------------------------
+    # --- what a method defines ----------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def validate(self) -> None:
-        """Raises ParamError for a parameter that breaks its rule."""
+        """Raises ParamError for a parameter with a bad value."""
 
     def preprocessing(self) -> Preprocessing:
-        """The steps its parameters ask for, after checks."""
+        """The steps its parameters set, checked."""
         return Preprocessing(self.tfidf, self.normalize, self.bias, power=self.power)
 
     @abc.abstractmethod
     def plan(self, data: TrainingData) -> list[Task]:
-        """The shards, in the order they are stored. Depends on data and parameters only."""
+        """The shards, in the order they are stored. Depends only on data and parameters."""
 
     @abc.abstractmethod
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
-        """One shard. Depends on data, parameters and the task only: never on threads, order or clocks."""
+        """Trains one shard. Depends only on data, parameters and the task: never on threads, order or clocks."""
 
     def collect_note(self, task: Task, note: Any) -> None:
-        """Keeps what `train_shard`, wherever it ran, noted in its resources."""
+        """Keeps a note that `train_shard` added to its resources, wherever it ran."""
 
     def labels_of(self, task: Task) -> NDArray[np.int32] | None:
-        """Which labels' rows a shard is trained from, rising; None for all. An engine that trains it on another
-        machine sends no others."""
+        """The labels whose rows a shard is trained from, in rising order; None means all. An engine that trains the
+        shard on another machine sends only these rows."""
         return None
 
     def train_companions(self, X: Csr, Y: Csr, progress: bool | Listener) -> tuple[dict[str, Any], dict[str, Part]]:
-        """What the model keeps beside its shards, trained before them: entries of the manifest, and parts."""
+        """Trains what the model keeps beside its shards, before them: manifest entries, and parts."""
         return {}, {}
 
     @abc.abstractmethod
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        """Memory beyond X and Y, and model size, from the matrices' shapes and counts."""
+        """Memory beyond X and Y, and the model's size, from the matrices' shapes and counts."""
 
     # --- fit ----------------------------------------------------------------------------------------------------
 
@@ -113,40 +112,40 @@ class Method(Estimator):
         Y : sparse or array, n_rows x n_labels
             Non-zero where the row has the label.
         model_dir
-            Where the model goes: a directory, or, with ``umpteen[fsspec]``, a URL such as s3://bucket/model. Shards
-            appear there as they finish; after an interruption the same call continues. Without it the model stays in
-            memory until `save`.
+            Where to write the model: a directory, or, with ``umpteen[fsspec]``, a URL such as s3://bucket/model. Each
+            shard is written as it finishes; after an interruption the same call continues. Without it the model stays
+            in memory until `save`.
         label_names
             One per label, kept with the model.
         resume
             False refuses to continue an interrupted run.
         progress
-            True for a bar at a terminal, or a function that is called with each `Progress`.
+            True for a bar at a terminal, or a function to call with each `Progress`.
         """
         self.model_ = train_model(self, X, Y, model_dir, label_names=label_names, resume=resume, progress=progress)
         return self
 
     def facts(self) -> dict[str, Any]:
-        """The parameters the model depends on, as the manifest has them: with the values of those that are chosen in
-        training."""
+        """The parameters the model depends on, as the manifest stores them: those chosen in training have their
+        chosen values."""
         left_out = (*COMPUTE_PARAMS, *self.kept_as_parts)
         return {name: _plain(name, value) for name, value in self.get_params().items() if name not in left_out}
 
     @classmethod
     def from_model(cls, model: TrainedModel) -> Self:
-        """The method that trained a model, with its parameters, fitted with it: to add labels or trees, or to train
-        the same on other data.
+        """The method that trained a model, with its parameters and the model: to add labels or trees, or to train the
+        same way on other data.
 
         Examples
         --------
         >>> import umpteen
         >>> data = umpteen.make_synthetic(500, 300, 20, seed=1)
-        >>> model = umpteen.DiSMEC(C=0.5).fit(data.X, data.Y).model_  # or what umpteen.load gives
+        >>> model = umpteen.DiSMEC(C=0.5).fit(data.X, data.Y).model_  # or the result of umpteen.load
         >>> umpteen.DiSMEC.from_model(model)
         DiSMEC(C=0.5)
         """
         if model.method != cls.name:
-            raise ParamError(f"this is a model of {model.method}, not of {cls.name}")
+            raise ParamError(f"the model's method must be {cls.name}, but is {model.method}")
         params = {cls.renamed.get(name, name): value for name, value in model.params.items()}
         for name, now in cls.renamed_values.items():
             if params.get(name) in now:
@@ -162,7 +161,7 @@ class Method(Estimator):
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A parameter as JSON has it."""
+    """A parameter as a JSON value."""
     value = value.item() if isinstance(value, np.generic) else value
     try:
         json.dumps(value, allow_nan=False)

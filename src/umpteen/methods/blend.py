@@ -1,8 +1,8 @@
-"""Blends of trained models: their probabilities, weighed by what each of them knows.
+"""Blends of trained models: their probabilities, each weighted by how good it is.
 
-Models of different kinds err differently, so that together they rank better than each alone. Their scores become
-probabilities (models/calibration.py), and a rule found on rows none of them was trained on makes one score of them
-(trained/blend_rule.py, find_rule.py).
+Models of different kinds make different mistakes, so together they rank better than each alone. Their scores become
+probabilities (models/calibration.py), and a rule combines these into one score (trained/blend_rule.py). It is found
+on rows that none of them was trained on (find_rule.py).
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from umpteen.trained.model import TrainedModel
 
 
 class Blend(Estimator):
-    """Ranks by several trained models at once.
+    """Ranks with several trained models at once.
 
     Parameters
     ----------
     members
-        Trained models with the same features and labels: what `umpteen.load` gives, fitted methods, or taggers.
+        Trained models with the same features and labels: results of `umpteen.load`, fitted methods, or taggers.
     n_candidates
-        How many labels each member proposes for a row; no others are ranked.
+        How many labels each member proposes for a row; only these are ranked.
     threads
         How to compute; the result does not depend on it.
 
     Attributes
     ----------
     weights_ : array
-        How much each member moves scores, as shares of 1.
+        How much each member moves scores; they add up to 1.
     members_ : list of TrainedModel
 
     Examples
@@ -74,10 +74,10 @@ class Blend(Estimator):
             check_count("threads", self.threads, high=4096)
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        """Memory that `fit` takes beyond X, Y and the members."""
+        """Memory that `fit` needs beyond X, Y and the members."""
         members = list(self.members)
         width = len(members) * min(int(self.n_candidates), Y.shape[1])
-        rankings = X.shape[0] * width * 24  # labels, scores, and what scores become on the way to probabilities
+        rankings = X.shape[0] * width * 24  # labels, scores, and copies on the way to probabilities
         return Estimate(rankings + max(estimate_rule(X.shape[0], len(members), width), PAIRS_AT_A_TIME * 160), 0)
 
     # --- fit ----------------------------------------------------------------------------------------------------
@@ -92,24 +92,24 @@ class Blend(Estimator):
         resume: bool = True,
         progress: bool | Listener = False,
     ) -> Self:
-        """Finds the rule on rows that no member was trained on, and what the blend's scores are worth.
+        """Finds the rule on rows that no member was trained on, and calibrates the blend's scores.
 
         Parameters
         ----------
         X, Y
-            Held-out rows and their labels. On rows the members know, those that learn by heart would win.
+            Held-out rows and their labels. On the members' training rows, those that overfit would win.
         model_dir
-            Where the blend goes: a model of its own, with copies of its members.
+            Where to write the blend: a model of its own, with copies of its members.
         label_names, resume, progress
-            Not used: names are the members', and there is nothing to continue.
+            Not used: the members have the names, and there is nothing to resume.
         """
         self.validate()
         members = _check_members(self.members)
         X = as_csr(X, "X", members[0].n_features)
         Y = members[0].check_targets(Y, X.shape[0])
         if not Y.nnz:
-            raise DataError("a blend's rule is found on rows with labels, but there is none")
-        check_fits(self.estimate(X, Y), "hold out fewer rows or take fewer candidates")
+            raise DataError("a blend needs held-out rows with labels, but no row has one")
+        check_fits(self.estimate(X, Y), "hold out fewer rows or use fewer candidates")
         n_true = np.bincount(Y.indices, minlength=Y.shape[1])
         top_k = min(int(self.n_candidates), Y.shape[1])
         rankings = [member.predict_topk(X, top_k, threads=self.threads) for member in members]
@@ -128,22 +128,22 @@ class Blend(Estimator):
 
     @classmethod
     def from_model(cls, model: TrainedModel) -> Self:
-        """A blend that was trained, such as `umpteen.load` gives, to take its rule to other models with `over`."""
+        """A trained blend, such as `umpteen.load` returns, to apply its rule to other models with `over`."""
         scorer = model.scorer
         if not isinstance(scorer, BlendModel):
-            raise ParamError(f"this must be a blend, but is a {model.method} model")
+            raise ParamError(f"the model must be a blend, but its method is {model.method}")
         blend = cls(scorer.members, scorer.n_candidates)
         blend.model_ = model
         return blend
 
     def over(self, members: Iterable[Any]) -> Self:
-        """The same rule and curves over other models of the same methods: those trained on all rows, say."""
+        """The same rule and curves with other models of the same methods, such as ones trained on all rows."""
         scorer = self._scorer()
         others = _check_members(members)
         names, wanted = [member.method for member in others], [member.method for member in scorer.members]
         if names != wanted:
             raise ParamError(
-                f"members must be models of {', '.join(wanted)}, in this order, but are of {', '.join(names)}"
+                f"members must be models of {', '.join(wanted)}, in this order, but are {', '.join(names)}"
             )
         blend = type(self)(others, self.n_candidates, self.threads)
         model = _build(BlendModel(others, scorer.curves, scorer.rule, int(self.n_candidates)), self.threads)
@@ -152,11 +152,11 @@ class Blend(Estimator):
         blend.model_ = model
         return blend
 
-    # --- what was found -----------------------------------------------------------------------------------------
+    # --- the trained blend --------------------------------------------------------------------------------------
 
     def fitted(self) -> TrainedModel:
         model = super().fitted()
-        if model.scorer.settings()["n_candidates"] != self.n_candidates:  # it may be set anew after training
+        if model.scorer.settings()["n_candidates"] != self.n_candidates:  # it may be changed after training
             model = self.model_ = model.configured(n_candidates=self.n_candidates)
         return model
 
@@ -185,24 +185,24 @@ def _check_members(members: Any) -> list[TrainedModel]:
             ("labels", model.n_labels, first.n_labels),
         ):
             if own != common:
-                raise ParamError(f"members must have the same {what}, but one has {common} and one {own}")
+                raise ParamError(f"members must have the same number of {what}, but one has {common} and one {own}")
         for part in COMMON_PARTS:
             if _fingerprint(model, part) != _fingerprint(first, part):
-                raise ParamError(f"members must have the same {part}, but those of {model.method} are others")
+                raise ParamError(f"members must have the same {part}, but {model.method} has different {part}")
     return models
 
 
 def _trained(member: Any) -> TrainedModel:
-    """The trained model of a member, whatever holds it."""
+    """A member's trained model; the member may be an estimator, a tagger or the model itself."""
     if hasattr(member, "fitted"):
         member = member.fitted()
     if not isinstance(member, TrainedModel) or isinstance(member.scorer, BlendModel):
-        raise ParamError(f"members must be trained models that are no blends, but one is {member!r}"[:300])
+        raise ParamError(f"members must be trained models other than blends, but one is {member!r}"[:300])
     return member
 
 
 def _build(scorer: BlendModel, threads: int | None) -> TrainedModel:
-    """The model a blend of these members is."""
+    """The blend as a trained model."""
     first = scorer.members[0]
     members, own = scorer.to_header_and_parts()
     header = {

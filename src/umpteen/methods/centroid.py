@@ -1,4 +1,4 @@
-"""Centroids: a label's weights are the mean of its rows. The honest floor every other method must beat."""
+"""Centroids: a label's weights are the mean of its rows. The baseline every other method must beat."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from umpteen.methods.one_vs_rest import LabelWeights, OneVsRest, count_weights_b
 from umpteen.methods.training_data import TrainingData
 from umpteen.threads import resolve_threads
 
-#: Bytes per weight while a shard is made: the product, its transpose and the packed copy.
+#: Bytes per weight while a shard is trained: the product, its transpose and the packed copy.
 _WORK_BYTES = 32
-#: Products per piece of work: some hundredths of a second.
+#: Products per piece of work: a few hundredths of a second.
 _WORK_PER_PIECE = 2_000_000
 
 
 class Centroid(OneVsRest):
-    """Scores a label by the mean similarity of its training rows: ``w_l = mean of x_i over the rows with label l``.
+    """Scores a label by its mean similarity to its training rows: ``w_l = mean of x_i over the rows with label l``.
 
     Parameters
     ----------
     normalize
         Scale rows to unit length, so that the similarity is the cosine.
     tfidf
-        Weight counts by inverse document frequency first.
+        Before that, weight counts by inverse document frequency.
     power
-        Raise values to this power before that, from 0 to 1: 0.5 damps what a row has much of.
+        Before that, raise values to this power, from 0 to 1: 0.5 damps large values.
     weight_type
         How weights are stored: "float16" or "float32".
     labels_per_shard
@@ -73,7 +73,7 @@ class Centroid(OneVsRest):
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         members = data.rows_of[:, labels].T.tocsr()
         counts = np.diff(members.indptr)
-        # In pieces of about as much work each, so that an interrupt is heard between them.
+        # In pieces of about equal work, so that an interrupt takes effect between them.
         work = np.concatenate([[0], np.cumsum(np.diff(data.X.indptr)[members.indices], dtype=np.int64)])[
             members.indptr
         ]

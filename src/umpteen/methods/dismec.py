@@ -1,15 +1,15 @@
 """DiSMEC: exact one-vs-rest, pruned (Babbar and Schölkopf, WSDM 2017).
 
-Each label is a support vector machine with squared hinge loss of its own:
+Each label has its own support vector machine with squared hinge loss:
 
     min over (w, b)   1/2 |w|² + 1/2 b² + C Σ_i c_i max(0, 1 - s_i (w·x_i + b))²
 
 with s_i = +1 for rows that have the label and -1 for all others. The bias is one more constant feature, regularised
 as in LIBLINEAR. The problem is strictly convex, so any solver that reaches its optimum is DiSMEC; ours is Newton's
-method (cpp/include/umpteen/newton_svm.hpp), stopped by LIBLINEAR's rule, or, mostly faster, PPDSparse's descent in
+method (cpp/include/umpteen/newton_svm.hpp), stopped by LIBLINEAR's rule, or, usually faster, PPDSparse's descent in
 the dual without its L1 term, stopped by the duality gap. Then weights smaller than `prune` are dropped.
 
-With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) and all else the same
+With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) and everything else is the same
 (cpp/include/umpteen/newton_panel.hpp).
 """
 
@@ -52,16 +52,16 @@ class DiSMEC(DualOneVsRest):
     prune
         Weights smaller than this are dropped; the paper's Δ. 0 keeps all.
     loss
-        Of a row with margin m, s_i times its score: "squared_hinge" is ``max(0, 1 - m)²``, the paper's, "logistic" is
-        ``log(1 + exp(-m))``, which wants a larger C, such as 10.
+        The loss of a row with margin m, s_i times its score: "squared_hinge" is the paper's ``max(0, 1 - m)²``;
+        "logistic" is ``log(1 + exp(-m))``, which needs a larger C, such as 10.
     penalty
-        "l2" as above, or "l1": Σ|w_f| + |b| instead of the squares. Most weights are then 0 and fewer labels right.
+        "l2" as above, or "l1": Σ|w_f| + |b| instead of the squares. With "l1" most weights are 0, and accuracy drops.
     bias
         The value of the constant feature; 0 for none.
     solver
         "newton" stops when the gradient has shrunk to ``eps · min(n⁺, n⁻) / n`` of that at zero, LIBLINEAR's rule.
-        "dual" stops when the objective is within ``eps / 10`` of its least by the duality gap. "auto" takes the dual
-        unless rows are dense.
+        "dual" stops when the duality gap shows the objective is within ``eps / 10`` of its minimum. "auto" uses the
+        dual unless rows are dense.
     eps
         How exactly labels are solved; see `solver`.
     positive_weight
@@ -71,18 +71,18 @@ class DiSMEC(DualOneVsRest):
     A, B
         The propensity's constants.
     max_rounds
-        Rounds per label at most: some Newton steps near the margin, then a look at all rows. Three are usual. With
-        logistic loss a round is one Newton step.
+        At most this many rounds per label: some Newton steps near the margin, then a pass over all rows. Three are
+        usual. With logistic loss a round is one Newton step.
     normalize, tfidf, power
-        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
-        0 to 1, before that: 0.5 damps what a row has much of.
+        Preprocessing, in this order: raise values to `power`, from 0 to 1 (0.5 damps large values); with `tfidf`,
+        weight counts by inverse document frequency; with `normalize`, scale rows to unit length.
     weight_type
         How weights are stored: "float16" or "float32".
     labels_per_shard
         Labels trained and stored together; by default chosen from the number of labels.
     candidate_tree
-        A `LabelTree`: prediction then ranks only the labels it puts first, which with very many labels is far faster
-        and loses little. One that is not fitted is trained along, on the same data. It is kept with the model.
+        A `LabelTree`: prediction then ranks only the labels that the tree ranks first, which is far faster with very
+        many labels and loses little. A tree that is not fitted is trained on the same data. The model keeps it.
     n_candidates
         How many labels the tree proposes.
     threads, engine
@@ -159,7 +159,7 @@ class DiSMEC(DualOneVsRest):
             if getattr(self, name) not in allowed:
                 raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
         if self.loss == "logistic" and self.penalty == "l1":
-            raise ParamError("loss 'logistic' needs penalty 'l2', but that is 'l1'")
+            raise ParamError("loss 'logistic' needs penalty 'l2', but penalty is 'l1'")
         if self.solver == "dual" and (self.loss, self.penalty) != ("squared_hinge", "l2"):
             raise ParamError(
                 "solver 'dual' needs loss 'squared_hinge' and penalty 'l2', "
@@ -182,7 +182,7 @@ class DiSMEC(DualOneVsRest):
     def uses_dual(self, X: Csr) -> bool:
         if self.solver != "auto":
             return self.solver == "dual"
-        # Where rows are dense nearly all of them stay active, and descent row by row is slow.
+        # If rows are dense, nearly all stay active, and descent row by row is slow.
         return self.loss == "squared_hinge" and self.penalty == "l2" and X.nnz < 0.25 * X.shape[0] * X.shape[1]
 
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
@@ -248,7 +248,7 @@ class DiSMEC(DualOneVsRest):
 
     def fitted(self) -> TrainedModel:
         model = super().fitted()
-        # It may be set anew after training.
+        # It may be changed after training.
         if model.candidate_tree is not None and model.params["n_candidates"] != self.n_candidates:
             model = self.model_ = model.configured(n_candidates=self.n_candidates)
         return model
@@ -263,7 +263,7 @@ class DiSMEC(DualOneVsRest):
     def add_labels(self, *args: Any, **options: Any) -> Self:
         if self.fitted().candidate_tree is not None:
             raise ParamError(
-                "labels can only be added to a model without a candidate_tree, which would never propose them"
+                "labels can only be added to a model without a candidate_tree: the tree would never propose them"
             )
         return super().add_labels(*args, **options)
 
@@ -275,13 +275,13 @@ class DiSMEC(DualOneVsRest):
         own = self._estimate_own(X, Y)
         if self.candidate_tree is None:
             return own
-        tree = self.candidate_tree.estimate(X, Y)  # trained before, and kept
+        tree = self.candidate_tree.estimate(X, Y)  # trained first, and kept
         peak = max(tree.peak_bytes, tree.model_bytes + own.peak_bytes)
         return Estimate(peak, tree.model_bytes + own.model_bytes)
 
     def _estimate_own(self, X: Csr, Y: Csr) -> Estimate:
         n_rows, n_features = X.shape
-        # Pruned weights live mostly on the features of the label's own rows and of its nearest negatives.
+        # After pruning, weights are mostly on the features of the label's own rows and of its nearest negatives.
         weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
         bound = self.bound_size(weights, n_features)
         vectors = 5 if self.loss == "logistic" else 4  # as long as w, per label

@@ -1,9 +1,9 @@
-"""The dual solver as DiSMEC and PPDSparse use it: how it is called, where it starts, how much memory it takes.
+"""The dual solver of DiSMEC and PPDSparse: how to call it, where it starts, how much memory it needs.
 
     min over α   τ/2 (|w|² + b²) - Σ_i α_i [+ 1/2 Σ_i α_i²]   with   w = soft(Σ_i α_i s_i x_i, λ) / τ
 
-PPDSparse's page derives it; without λ, and with τ = 1 / (2C), it is DiSMEC's squared hinge. Any α is a start, so a
-solution for other settings or fewer rows is a good one.
+PPDSparse's page derives it; without λ, and with τ = 1 / (2C), it is DiSMEC's squared hinge. It can start from any α,
+so a solution for other settings or fewer rows is a good start.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from umpteen.methods.training_data import TrainingData
 
 
 class Alphas:
-    """Dual variables of a method that solves the dual: where to start from, and what was found.
+    """Dual variables of a method that solves the dual: the start and the solution.
 
     Parameters
     ----------
     start
-        Labels x rows; None for all zero.
+        Labels x rows; None starts from zero.
     """
 
     def __init__(self, start: Csr | None = None) -> None:
@@ -34,7 +34,8 @@ class Alphas:
         self._found: list[tuple[NDArray[np.int32], Any]] = []
 
     def on(self, rows: NDArray[np.int64], n_rows: int) -> Csr | None:
-        """What was found, if anything, where the rows trained on are these of `n_rows` others, rising."""
+        """The solution, if there is one, for a data set of `n_rows` rows in which the training rows are `rows`,
+        rising."""
         if not self._found:
             return None
         found = sp.vstack([sp.csr_matrix(alphas, (len(ids), len(rows))) for ids, alphas in self._found], format="csr")
@@ -48,7 +49,7 @@ class Alphas:
 class DualOneVsRest(OneVsRest):
     """A one-vs-rest method that can solve the dual."""
 
-    #: Set before training to start the solver near its solution, and to have its solution.
+    #: Set before training to give the solver a start and to keep its solution.
     alphas: Alphas | None = None
 
     def start_of(self, labels: NDArray[np.int32]) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def solve_dual(
     start: Any = None,
     keep_alphas: bool = False,
 ) -> dict[str, Any]:
-    """The kernel on some labels, whose own rows count `positive_cost` times."""
+    """Runs the kernel for some labels, whose own rows count `positive_cost` times."""
     rows_of = data.rows_of[:, labels]
     alphas, rows, indptr = start if start is not None else (None, None, None)
     return _native.solve_ppd(
@@ -114,13 +115,13 @@ def solve_dual(
     )
 
 
-#: What a thread's lists leave unused when they grow: dense rows, of Mediamill, took 1 % more than stated without it.
+#: Unused room in a thread's growing lists: without it the dense rows of Mediamill took 1 % more than estimated.
 _SPARE = 2 << 20
 
 
 def bound_dual_memory(X: Csr, threads: int) -> int:
-    """What the kernel takes beside X at most: X by columns; a panel of weights; for each label that waits its v, hits
-    and active rows."""
+    """The most memory the kernel needs beside X: X by columns; a panel of weights; v, hits and active rows of each
+    waiting label."""
     n_rows, n_features = X.shape
     columns = X.nnz * 8 + n_features * 16 + n_rows * 4
     return threads * (PANEL_LABELS * (9 * n_features + 24 * n_rows) + 6 * n_rows + _SPARE) + columns

@@ -1,14 +1,14 @@
-"""Embeddings whose inner products match those of label vectors, for near rows only; what RXML and SLEEC share.
+"""Embeddings whose inner products match those of label vectors, for near rows only; shared by RXML and SLEEC.
 
-Ω holds, for every row, the rows whose label vectors are most like its own. Wanted is Z (n x r) with
+Ω holds, for every row, the rows whose label vectors are most like its own. We want the Z (n x r) that solves
 
     min f(Z) = Σ_(i,j)∈Ω (z_i·z_j - y_i·y_j)²                                                                  (1)
 
-f only sees ZZᵀ, so Z and ZO are one point for every rotation O: the search is on the quotient of n x r matrices by
-rotations (`fit_rcg`, the RXML paper's Algorithm 1). SLEEC searches over M = ZZᵀ by singular value projection
-(`fit_svp`). Neither makes an n x n array: M is never formed, its residuals exist on Ω alone.
+f depends on ZZᵀ only, so Z and ZO are one point for every rotation O: the search is on the quotient of n x r matrices
+by rotations (`fit_rcg`, the RXML paper's Algorithm 1). SLEEC searches over M = ZZᵀ by singular value projection
+(`fit_svp`). Neither makes an n x n array: M is never formed, and its residuals are computed on Ω only.
 
-Dense products are the kernels' own, not BLAS's, whose sums depend on its number of threads.
+Dense products use our own kernels, because the sums of BLAS depend on its number of threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from umpteen.data.matrix import Csr, offsets
 
 Panel = NDArray[np.float32]  # n x a multiple of 16; zero beyond the rank
 _LANES = 16
-_EXACT_EVERY = 25  # iterations between residuals that are computed anew: updates in float32 drift
+_EXACT_EVERY = 25  # iterations after which residuals are recomputed: updates in float32 drift
 
 
 def pad(rank: int) -> int:
@@ -33,7 +33,7 @@ def pad(rank: int) -> int:
 
 
 def inner(a: Panel, b: Panel) -> float:
-    """The trace inner product, in an order that depends on nothing but the shape."""
+    """The trace inner product, summed in an order that depends only on the shape."""
     return _native.panel_inner(a, b)
 
 
@@ -60,8 +60,8 @@ class Pairs:
 
     @classmethod
     def find(cls, Y: Csr, n_neighbors: int, seed: int, token: Any = None) -> Pairs:
-        """The `n_neighbors` rows most like each row of Y, itself among them; rows without a label in common are
-        never near. `seed` breaks ties."""
+        """The `n_neighbors` rows most like each row of Y, including itself; rows that share no label are never near.
+        `seed` breaks ties."""
         arrays = _native.find_near_pairs(offsets(Y), Y.indices, Y.data, Y.shape[1], n_neighbors, seed, token)
         return cls(arrays[0], arrays[1], arrays[2], arrays[3], token)
 
@@ -70,12 +70,12 @@ class Pairs:
         return found
 
     def gradient(self, Z: Panel, residual: NDArray[np.float32]) -> Panel:
-        """∇f(Z) = 2(S + Sᵀ)Z, S the residuals on Ω."""
+        """∇f(Z) = 2(S + Sᵀ)Z with S the residuals on Ω."""
         found: Panel = self.native.gradient(Z, residual, self.token)
         return found
 
     def along(self, Z: Panel, U: Panel, residual: NDArray[np.float32]) -> tuple[Any, Any, NDArray[np.float64]]:
-        """Along Z + tU residuals are ``residual + t·first + t²·second``: the two, and the coefficients of f."""
+        """Along Z + tU, residuals are ``residual + t·first + t²·second``: returns both, and the coefficients of f."""
         found: tuple[Any, Any, NDArray[np.float64]] = self.native.along(Z, U, residual, self.token)
         return found
 
@@ -87,10 +87,10 @@ STARTS = ("labels", "random")
 
 
 def start(Y: Csr, rank: int, kind: str, seed: int, token: Any = None) -> Panel:
-    """Where the search begins; not at Z = 0, which is stationary.
+    """Where the search starts; not at Z = 0, which is stationary.
 
-    "labels" projects label vectors on nearly the best space of this rank, found by two steps of subspace iteration
-    from a random one; "random" is small and random, and learners differ more from each other.
+    "labels" projects label vectors onto nearly the best space of this rank, found by two steps of subspace iteration
+    from a random one; "random" is small and random, so learners differ more from each other.
     """
     random = np.random.default_rng(seed)
     n = Y.shape[0] if kind == "random" else Y.shape[1]
@@ -113,15 +113,15 @@ def project_horizontal(Z: NDArray[Any], H: NDArray[Any]) -> NDArray[np.float64]:
     values, vectors = np.linalg.eigh(Z.T @ Z)
     skew = vectors.T @ (Z.T @ H - H.T @ Z) @ vectors
     sums = values[:, None] + values[None, :]
-    # Where ZᵀZ is singular Z does not turn that way.
+    # Where ZᵀZ is singular, Z does not rotate.
     E = np.divide(skew, sums, out=np.zeros_like(skew), where=sums > 1e-14 * max(values.max(initial=0), 1e-300))
     horizontal: NDArray[np.float64] = H - Z @ (vectors @ E @ vectors.T)
     return horizontal
 
 
 def exact_step(c: NDArray[np.float64]) -> float:
-    """The t > 0 where the quartic with coefficients c, from t⁰ up, is least; 0 if it never falls."""
-    scale = abs(c[1]) / (abs(c[2]) + abs(c[1])) if c[1] else 1.0  # a step of the right size, so that roots are near 1
+    """The t > 0 that minimises the quartic with coefficients c, from t⁰ up; 0 if the quartic never falls."""
+    scale = abs(c[1]) / (abs(c[2]) + abs(c[1])) if c[1] else 1.0  # about the size of the step: roots are near 1
     c = c * scale ** np.arange(5)
     roots = np.roots([4 * c[4], 3 * c[3], 2 * c[2], c[1]])
     steps = [float(t.real) for t in roots if t.real > 0 and abs(t.imag) <= 1e-6 * abs(t.real)]
@@ -150,14 +150,14 @@ def fit_rcg(
 ) -> tuple[Panel, list[float]]:
     """Algorithm 1: conjugate gradients from Z. Returns Z and f before each iteration and at the end.
 
-    The algorithm carries the last direction and gradient to the new point by horizontal projection, and takes
+    The algorithm carries the last direction and gradient to the new point by horizontal projection, and uses
 
         β = max(0, ⟨g_k, g_k - T(g_(k-1))⟩ / ⟨g_(k-1), g_(k-1)⟩)
 
-    No projection has to be computed. Gradients are horizontal, (S + Sᵀ) being symmetric. A direction U that is
-    horizontal at Z, ZᵀU symmetric, is so at Z + tU, since (Z + tU)ᵀU = ZᵀU + tUᵀU: T(U) = U. And projections are
-    orthogonal, so ⟨g_k, T(g_(k-1))⟩ = ⟨T(g_k), g_(k-1)⟩ = ⟨g_k, g_(k-1)⟩. `project` computes them all the same, for
-    tests.
+    No projection has to be computed. Gradients are horizontal, because (S + Sᵀ) is symmetric. A direction U that is
+    horizontal at Z (ZᵀU is symmetric) is horizontal at Z + tU too, since (Z + tU)ᵀU = ZᵀU + tUᵀU: T(U) = U. And
+    projections are orthogonal, so ⟨g_k, T(g_(k-1))⟩ = ⟨T(g_k), g_(k-1)⟩ = ⟨g_k, g_(k-1)⟩. `project` computes them
+    anyway, for tests.
     """
     residual = pairs.residuals(Z)
     history = [pairs.objective(residual)]
@@ -195,8 +195,8 @@ def fit_rcg(
 
 
 def orthonormal(A: Panel, token: Any = None) -> Panel:
-    """Columns that span what A's do, orthonormal; zero where A lacks rank."""
-    for _ in range(2):  # once more, for what rounding left
+    """Orthonormal columns with the same span as A's; zero where A lacks rank."""
+    for _ in range(2):  # the second pass removes rounding errors
         _, s, Vt = _native.decompose(_native.multiply_transposed(A, A, token), token)
         keep = s > 1e-10 * max(s[0], 1e-300)
         A = _native.multiply_dense(
@@ -206,10 +206,11 @@ def orthonormal(A: Panel, token: Any = None) -> Panel:
 
 
 def fit_svp(pairs: Pairs, Z: Panel, iterations: int, *, power_steps: int = 2) -> tuple[Panel, list[float]]:
-    """SLEEC's way: M ← P_r(M - η·∇f(M)), M = ZZᵀ, P_r to the nearest positive semidefinite matrix of rank r.
+    """SLEEC's algorithm: M ← P_r(M - η·∇f(M)) with M = ZZᵀ; P_r gives the nearest positive semidefinite matrix of
+    rank r.
 
-    The eigenvectors of (low rank + sparse) come from subspace iteration that starts at Z's columns. η is halved where
-    f would rise. Returns Z and f before each iteration and at the end.
+    The eigenvectors of (low rank + sparse) come from subspace iteration that starts at Z's columns. η is halved if f
+    would rise. Returns Z and f before each iteration and at the end.
     """
     token = pairs.token
     residual = pairs.residuals(Z)
@@ -249,7 +250,7 @@ def fit_svp(pairs: Pairs, Z: Panel, iterations: int, *, power_steps: int = 2) ->
 def fit_ridge(
     X: Csr, Z: Panel, lambda_: float, V: Panel | None = None, *, tolerance: float, iterations: int, token: Any = None
 ) -> tuple[Panel, int]:
-    """min |Z - XV|² + λ|V|² through sparse X, from V on; V (n_features x r) and iterations."""
+    """Solves min |Z - XV|² + λ|V|² for sparse X, starting at V. Returns V (n_features x r) and the iterations."""
     by_column = X.T.tocsr()
     if V is None:
         V = np.zeros((X.shape[1], Z.shape[1]), np.float32)
@@ -264,9 +265,9 @@ def fit_sparse(
     X: Csr, Z: Panel, lambda_: float, mu: float, rho: float, *, rounds: int, tolerance: float, iterations: int,
     token: Any = None,
 ) -> tuple[Panel, Panel, Panel]:  # fmt: skip
-    """min |Z - XV|² + λ|V|² + μ|XV|₁ by ADMM on a copy A of XV: V, A and the scaled dual U.
+    """Solves min |Z - XV|² + λ|V|² + μ|XV|₁ by ADMM on a copy A of XV. Returns V, A and the scaled dual U.
 
-    V sees the target (Z + ρ/2 (A + U)) / (1 + ρ/2) with λ / (1 + ρ/2), A is XV - U softened by μ/ρ.
+    V is fitted to (Z + ρ/2 (A + U)) / (1 + ρ/2) with λ / (1 + ρ/2); A is XV - U, soft-thresholded by μ/ρ.
     """
     half = np.float32(rho / 2)
     A, U, V = np.zeros_like(Z), np.zeros_like(Z), None

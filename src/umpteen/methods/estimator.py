@@ -1,6 +1,6 @@
-"""The scikit-learn face of what is trained: parameters in the constructor, `fit`, and answers from the trained model.
+"""The scikit-learn interface: parameters in the constructor, `fit`, and predictions from the trained model.
 
-`fit` sets `model_`, a `TrainedModel`; everything that is asked of an estimator is answered by that.
+`fit` sets `model_`, a `TrainedModel`; every other call goes to that.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from umpteen.trained.model import TrainedModel
 
 
 class Estimator(Parameters, abc.ABC):
-    """Parameters, and, once fitted, the model trained with them.
+    """Parameters and, once fitted, the model trained with them.
 
     Attributes
     ----------
     model_ : TrainedModel
-        What `fit` trained. The other attributes are its.
+        The model that `fit` trained. The other attributes come from it.
     n_features_in_, n_labels_ : int
     label_names_ : sequence of str or None
     train_counts_ : LabelCounts
@@ -68,12 +68,12 @@ class Estimator(Parameters, abc.ABC):
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "model_" in self.__dict__  # not by the trailing underscore: parameters such as lambda_ have one too
+        return "model_" in self.__dict__  # not any name with a trailing underscore: lambda_ is a parameter
 
     # --- the trained model --------------------------------------------------------------------------------------
 
     def fitted(self) -> TrainedModel:
-        """The trained model, which computes with this estimator's threads; raises NotFittedError before `fit`."""
+        """The trained model, set to this estimator's threads; raises NotFittedError before `fit`."""
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
         if self.model_.threads != self.threads:

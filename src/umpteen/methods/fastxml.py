@@ -1,16 +1,16 @@
 """FastXML: a forest whose splits optimise nDCG (Prabhu and Varma, KDD 2014).
 
-A node's rows i are sent to one of two sides, δ_i = ±1, each side ranks all labels, r±, and a hyperplane w tells the
-sides apart:
+Each row i of a node goes to one of two sides, δ_i = ±1; each side ranks all labels, r±; and a hyperplane w separates
+the sides:
 
     min  |w|₁ + Σ_i C_δ log(1 + e^(-δ_i w·x_i)) - C_r Σ_i ½(1 + δ_i) nDCG(r⁺, y_i) - C_r Σ_i ½(1 - δ_i) nDCG(r⁻, y_i)
 
-It starts at w = 0 and a random δ. Rankings (each side's labels by the sum of its rows' 1 / ideal DCG) and sides (each
-row to the ranking that serves it better) take turns until no row moves; only then w is trained, by coordinate Newton
-with line search (cpp/include/umpteen/l1_newton.hpp). No step raises the objective. Rows with w·x > 0 go to one child,
-the others to the other, until at most `max_leaf` are left, or w cannot tell them apart; a leaf keeps the mean of its
-rows' labels. Trees differ in their random starts alone, and a row's prediction is the mean of the leaves it falls
-into.
+Training starts at w = 0 and a random δ. It alternates between rankings (each side's labels by the sum of its rows'
+1 / ideal DCG) and sides (each row to the ranking that serves it better) until no row moves; only then is w trained,
+by coordinate Newton with line search (cpp/include/umpteen/l1_newton.hpp). No step raises the objective. Rows with
+w·x > 0 go to one child, the others to the other, until at most `max_leaf` are left, or w cannot separate them; a leaf
+keeps the mean of its rows' labels. Trees differ only in their random starts, and a row's prediction is the mean of
+the leaves it falls into.
 """
 
 from __future__ import annotations
@@ -49,33 +49,34 @@ class FastXML(Method):
     n_trees
         More are better and slower; 25 lose little.
     max_leaf
-        Rows a leaf may have.
+        The most rows a leaf may have.
     C_delta, C_r
-        Weights of the logistic loss and of the ranking gain against |w|₁. With one update of w the second changes
-        nothing: rankings and sides are settled before w is.
+        Weights of the logistic loss and of the ranking gain against |w|₁. With one update of w, C_r has no effect:
+        rankings and sides are settled before w is.
     labels_per_leaf
-        Labels kept in a leaf, the most frequent ones.
+        How many labels a leaf keeps, the most frequent ones.
     balance_sides
-        Whether a row counts ``n / n_side`` times in the loss, so that both sides count alike, as in the authors'
+        Whether a row counts ``n / n_side`` times in the loss, so that both sides count the same, as in the authors'
         program. Without it w tends to send all rows of an uneven node to one side, which ends the tree there.
     w_updates
-        How often a node's w is trained, sides and rankings being settled anew in between.
+        How often a node's w is trained; sides and rankings are settled again in between.
     split_loss
-        What the rankings are judged by: "ndcg" over all labels, or "ndcg5", "precision5" over the first five, which
-        the paper shows to be worse.
+        What the rankings optimise: "ndcg" over all labels, or "ndcg5" or "precision5" over the first five, which the
+        paper shows to be worse.
     bias
         The value of the constant feature; 0 for none.
     eps, max_outer, max_inner
-        When the training of w ends: at violations of ``eps · min(n⁺, n⁻) / n`` of those at zero (LIBLINEAR's rule),
-        or after so many quadratic models, with so many passes over each. Only the sign of w·x counts, so the defaults
-        stop before the optimum, as the authors' program does (10 models, 10 passes): within 3 % of it at Bibtex's
-        nodes, but well above it at the root of EURLex-4K, where values are large. Chosen on held-out rows: more are
-        slower and there no better, but a little better on Mediamill, whose rows are dense.
+        The training of w ends when violations are ``eps · min(n⁺, n⁻) / n`` of those at zero (LIBLINEAR's rule), or
+        after `max_outer` quadratic models with `max_inner` passes over each. Only the sign of w·x counts, so the
+        defaults stop before the optimum, as the authors' program does (10 models, 10 passes): within 3 % of it at
+        Bibtex's nodes, but well above it at the root of EURLex-4K, where values are large. They were chosen on
+        held-out rows: more are slower and no better there, but a little better on Mediamill, whose rows are dense.
     seed
-        Of the random starts. Tree t depends on the seed and t only.
+        Seeds the random starts. Tree t depends only on the seed and t.
     normalize, tfidf, power
-        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
-        0 to 1, before that: 0.5 damps what a row has much of. By default values stay.
+        Preprocessing, in this order: raise values to `power`, from 0 to 1 (0.5 damps large values); with `tfidf`,
+        weight counts by inverse document frequency; with `normalize`, scale rows to unit length. By default values
+        are unchanged.
     threads, engine
         How to compute; the model does not depend on them.
 
@@ -144,7 +145,7 @@ class FastXML(Method):
         for name in ("C_delta", "C_r", "eps"):
             check_number(name, getattr(self, name), 0, above=True)
         check_flag("balance_sides", self.balance_sides)
-        self.preprocessing()  # checks what it is made of
+        self.preprocessing()  # checks its own parameters
         if self.split_loss not in SPLIT_LOSSES:
             raise ParamError(f"split_loss must be one of {', '.join(SPLIT_LOSSES)}, but is {self.split_loss!r}")
         if self.threads is not None:
@@ -157,7 +158,7 @@ class FastXML(Method):
         return [Task(shard_name(tree), tree, 1.0, f"tree {tree}") for tree in range(self.n_trees)]
 
     def label_gains(self, Y: Csr) -> NDArray[np.float32]:
-        """What each label in its place is worth."""
+        """The gain of each label when it is ranked right."""
         return np.ones(Y.shape[1], np.float32)
 
     def tree_input(self, data: TrainingData) -> _native.TreeInput:
@@ -201,8 +202,8 @@ class FastXML(Method):
         ).to_part()
 
     def add_trees(self, n: int, X: Any, Y: Any, *, progress: bool | Listener = False) -> Self:
-        """Grows n more trees on the data the forest was trained on: the same forest as one that had them from the
-        start. It stays in memory until `save`."""
+        """Grows n more trees on the data the forest was trained on. The result is the same as training them all at
+        once. It stays in memory until `save`."""
         model = self.fitted()
         n = check_count("n", n)
         X, Y = as_csr(X, "X", model.n_features), as_csr(Y, "Y", model.n_labels, values=False)
@@ -222,11 +223,11 @@ class FastXML(Method):
         return self
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        # The rows by column, a child's once more, those of the quadratic model, and what is kept per row and label.
+        # The rows by column, a child's rows again, those of the quadratic model, and the data per row and label.
         work = (X.nnz + X.shape[0]) * 20 + (Y.nnz + X.shape[0]) * 60 + (X.shape[1] + Y.shape[1]) * 60
         leaves = 2 * X.shape[0] / self.max_leaf + 1
         # Measured: a tree has from a tenth (EURLex-4K) to three tenths (40,000 labels with Amazon-670K's shape) as
-        # many weights as X has entries, the more the deeper it is; and a leaf few labels of its rows twice.
+        # many weights as X has entries, more if it is deeper; and a leaf rarely has the same label from two rows.
         weights = min(0.45 * X.nnz * max(1.0, math.sqrt(self.C_delta)), 2 * leaves * X.shape[1])
         model_bytes = int(self.n_trees * (weights * 4 + Y.nnz * 4 + leaves * 24))
         copies = X.nnz * self.preprocessing().bytes_per_value()
@@ -234,11 +235,11 @@ class FastXML(Method):
 
 
 def _check_same_data(model: TrainedModel, X: Csr, Y: Csr) -> None:
-    """Trees can only be added on the data that a forest was trained on."""
+    """Refuses data that the forest was not trained on."""
     known = model.header.get("fingerprint", {"X": None, "Y": None})
     same = X.shape[0] == Y.shape[0] == model.train_counts.n_rows
     same = same and np.array_equal(count_labels(Y, "Y").counts, model.train_counts.counts)
     for name, matrix in (("X", X), ("Y", Y)):
         same = same and known[name] in (None, fingerprint(matrix))
     if not same:
-        raise DataError("trees can only be added on the data the forest was trained on, but X or Y differs")
+        raise DataError("add_trees needs the data the forest was trained on, but X or Y differs")

@@ -12,10 +12,10 @@ from umpteen.evaluation.metrics import find_hits
 from umpteen.models.scorer import Ranking
 from umpteen.trained.blend_rule import Floats, Pairs, Rule, forms, pair, rank
 
-#: How much coefficients of columns of deviation 1 are held back, and how many Newton steps are taken at most.
+#: The ridge penalty for columns of standard deviation 1, and the most Newton steps.
 _RIDGE = 0.1
 _STEPS = 50
-#: Of more pairs of a row and a label some rows are left out: the regression has a handful of coefficients.
+#: With more pairs of a row and a label some rows are left out: the regression has only a few coefficients.
 _MOST_PAIRS = 500_000
 _LEAST_ROWS = 1000
 _ROWS_AT_A_TIME = 4096
@@ -23,21 +23,22 @@ _KS = (1, 3, 5)
 
 
 def estimate_rule(n_rows: int, n_members: int, width: int) -> int:
-    """Bytes that finding a rule takes at most, for so many rows with so many proposals each."""
+    """The most bytes needed to find a rule, for `n_rows` rows with `width` proposals each."""
     pairs = min(n_rows * width, max(_MOST_PAIRS, _LEAST_ROWS * width))
     return pairs * (8 * _columns(n_members) + 8 * n_members + 150)
 
 
 def find_rule(proposals: Sequence[Ranking], Y: Csr, frequency: Floats, threads: int | None = None) -> Rule:
-    """The rule that tells right labels from wrong ones best; or a member alone, or the mean of all, where that ranks
-    rows better that the rule was not found on.
+    """The rule that best separates right labels from wrong ones; or one member alone, or the mean of all, if that
+    ranks rows better on which the rule was not found.
 
     Parameters
     ----------
     proposals
-        For each member labels (n_rows x candidates, -1 pads) and probabilities, of rows it was not trained on.
+        For each member, labels (n_rows x candidates, padded with -1) and probabilities, for rows it was not trained
+        on.
     Y
-        The right labels of these rows.
+        The true labels of these rows.
     frequency
         z of each label.
     """
@@ -55,7 +56,7 @@ def find_rule(proposals: Sequence[Ranking], Y: Csr, frequency: Floats, threads: 
         hits = find_hits(Y, labels, threads).sum(axis=0).cumsum()
         return float(sum(hits[k - 1] / k for k in _KS))
 
-    # Each half of the rows is ranked by what the other half taught.
+    # Each half of the rows is ranked by a rule found on the other half.
     scores = np.zeros(len(z))
     for half in (pairs.rows % 2 == 0, pairs.rows % 2 == 1):
         scores[~half] = fit_rule(pairs, hit, z, half).score(pairs.probabilities[~half], z[~half])
@@ -82,10 +83,10 @@ def fit_rule(pairs: Pairs, hit: NDArray[np.bool_], z: Floats, some: NDArray[np.b
 
 
 def regress(columns: Floats, hit: NDArray[np.bool_]) -> Floats:
-    """Logistic regression by Newton's method: a coefficient for each column, of which the first is all ones.
+    """Logistic regression by Newton's method: a coefficient for each column; the first column is all ones.
 
-    Minimises  Σ log(1 + exp(-y X w)) + ridge/2 |w|²  for columns of mean 0 and deviation 1, to which they are brought
-    where they stand, and gives the coefficients for the columns as they were. Columns that do not change get 0.
+    Minimises  Σ log(1 + exp(-y X w)) + ridge/2 |w|²  for columns standardised in place to mean 0 and deviation 1, and
+    returns the coefficients for the original columns. Constant columns get 0.
     """
     if not len(columns):
         return np.zeros(columns.shape[1])
@@ -98,7 +99,7 @@ def regress(columns: Floats, hit: NDArray[np.bool_]) -> Floats:
     columns[:, flat] = 0
     sign = np.where(hit, 1.0, -1.0)
     ridge = np.full(columns.shape[1], _RIDGE)
-    ridge[0] = 1e-9  # none, but what keeps pairs that are all right, or all wrong, from infinity
+    ridge[0] = 1e-9  # next to nothing: keeps it finite if all pairs are right, or all wrong
 
     def objective(w: Floats) -> float:
         return float(np.logaddexp(0, -sign * multiply(columns, w)).sum() + 0.5 * (ridge * w * w).sum())
@@ -127,7 +128,7 @@ def regress(columns: Floats, hit: NDArray[np.bool_]) -> Floats:
 
 
 def multiply(columns: Floats, w: Floats) -> Floats:
-    # Not by BLAS, whose sums depend on its threads.
+    # Without BLAS, whose sums depend on its threads.
     product: Floats = np.einsum("ij,j->i", columns, w)
     return product
 

@@ -2,14 +2,14 @@
 Khandagale et al., Machine Learning 2020).
 
 1. A label is represented by the direction of the sum of its rows.
-2. The labels are split by spherical k-means, and each cluster again, until at most `max_leaf` are left: in two halves
-   of one size (Parabel), or in many clusters of any size (Bonsai), which here do not grow too large.
-3. Each node tells its children apart: one squared-hinge support vector machine per child, on those rows that have a
-   label below the node, and on those its parent mistakes for them (so do PECOS's models; Parabel and Bonsai take the
-   former alone). Weights smaller than `prune` are dropped.
+2. The labels are split by spherical k-means, and each cluster again, until at most `max_leaf` are left: into two
+   halves of equal size (Parabel), or into many clusters of any size (Bonsai); here their size is limited.
+3. Each node separates its children: one squared-hinge support vector machine per child, trained on the rows that have
+   a label below the node, and on those its parent mistakes for them (as in PECOS; Parabel and Bonsai use only the
+   former). Weights smaller than `prune` are dropped.
 4. A row goes down level by level, along the `beam` best nodes. A path's score is the sum over its nodes of
-   -(1 - margin)³, or of a hundredth of what the margin exceeds 1; a label's is the mean of its e^score over the
-   trees, as a logarithm.
+   -(1 - margin)³, or of a hundredth of the margin's excess over 1; a label's score is the logarithm of the mean of
+   e^score over the trees.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from umpteen.threads import resolve_threads
 from umpteen.trained.model import TrainedModel
 
 CLUSTERINGS = ("capped", "plain", "balanced")
-#: Children a node may have: what a linear shard's positions can tell apart.
+#: The most children a node may have: as many as a linear shard's positions can number.
 MAX_CHILDREN = 65536
-#: A node of at most so many rows may keep a number for each pair of them.
+#: A node with at most this many rows may store a number for each pair of them.
 _GRAM_ROWS = 2048
-#: From here on pruning leaves a child few weights for features that only others' rows have.
+#: From this value on, pruning leaves a child few weights for features that only other children's rows have.
 _PRUNES_OTHERS = 0.01
 _MAX_ITERATIONS = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Some nodes of a tree and where their children's labels are in its order."""
+    """Some nodes of a tree, and where the labels of their children are in the tree's order."""
 
-    order: NDArray[np.int32]  # all labels of the tree, those of a node next to each other
+    order: NDArray[np.int32]  # all labels of the tree; those of a node are next to each other
     child_ptr: NDArray[np.int64]  # n_nodes + 1
     child_begin: NDArray[np.int64]  # by child, in the order
     child_end: NDArray[np.int64]
@@ -66,20 +66,21 @@ class LabelTree(Method):
     n_trees
         They differ in the random starts of the clustering; more are better and slower.
     branching
-        Clusters a node is split into at most: 2 is Parabel's, 100 Bonsai's. They are fewer where they would have less
+        The most clusters a node is split into: 2 is Parabel's, 100 Bonsai's. There are fewer if they would have less
         than a quarter of `max_leaf` labels on average.
     max_leaf
-        A cluster with no more labels is not split any further.
+        A cluster with this many labels or fewer is not split further.
     clustering
-        "plain" lets clusters have any size, "balanced" one size, give or take one; "capped" any up to `max_leaf`
-        where that leaves some freedom, else up to twice the mean.
+        "plain" allows clusters of any size; "balanced" makes them equal, give or take one; "capped" allows up to
+        `max_leaf` labels if that leaves some freedom, else up to twice the mean.
     beam
-        Nodes of a level that are followed in prediction; can be set anew after training.
+        How many nodes of a level prediction follows; can be changed after training.
     C
         Weight of the loss against the regulariser.
     near
-        A row that lacks the labels below a child, but has a margin above this for it, is a negative example there
-        too: search will bring such rows. None for none, as in the papers: faster, and mostly worse.
+        A row without any label below a child, but with a margin above this for it, becomes a negative example there
+        too, because the search will send such rows there. None turns this off, as in the papers: faster, but usually
+        worse.
     prune
         Weights smaller than this are dropped. 0 keeps all.
     bias
@@ -87,14 +88,14 @@ class LabelTree(Method):
     eps
         A child is solved when the gradient has shrunk to ``eps · min(n⁺, n⁻) / n`` of that at zero, LIBLINEAR's rule.
     max_rounds
-        Newton steps per child at most.
+        The most Newton steps per child.
     seed
-        Of the first cluster centres. Tree t depends on the seed and t only.
+        Seeds the first cluster centres. Tree t depends only on the seed and t.
     normalize, tfidf, power
-        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
-        0 to 1, before that: 0.5 damps what a row has much of.
+        Preprocessing, in this order: raise values to `power`, from 0 to 1 (0.5 damps large values); with `tfidf`,
+        weight counts by inverse document frequency; with `normalize`, scale rows to unit length.
     labels_per_shard
-        A shard is as many subtrees as have so many labels together, or the nodes above them; by default chosen from
+        A shard is a group of subtrees with this many labels in all, or the nodes above them; by default chosen from
         the number of labels.
     threads, engine
         How to compute; the model does not depend on them.
@@ -166,7 +167,7 @@ class LabelTree(Method):
         check_number("prune", self.prune, 0)
         if self.near is not None:
             check_number("near", self.near, -np.inf)
-        self.preprocessing()  # checks what it is made of
+        self.preprocessing()  # checks its own parameters
         if self.labels_per_shard is not None:
             check_count("labels_per_shard", self.labels_per_shard)
         if self.threads is not None:
@@ -186,7 +187,7 @@ class LabelTree(Method):
     def plan(self, data: TrainingData) -> list[Task]:
         """Grows the trees and cuts them: a shard is the top of a tree or some of the subtrees below it.
 
-        Where subtrees learn from the rows the top mistakes for theirs, the top is trained here: all need it.
+        If subtrees learn from the rows that the top mistakes for theirs, the top is trained here: all need it.
         """
         V = self.represent_labels(data)
         labels = np.flatnonzero(np.diff(data.rows_of.indptr) > 0).astype(np.int32)
@@ -243,7 +244,8 @@ class LabelTree(Method):
     def split(
         self, V: Csr, order: NDArray[np.int32], spans: list[tuple[int, int]], entropy: tuple[int, int, int]
     ) -> list[NDArray[np.int64]]:
-        """Where the children of some nodes begin and the last one ends, having put the labels in their order."""
+        """Puts the labels of some nodes in the order of their children; returns where each child begins and the last
+        one ends."""
         bounds = [np.arange(begin, end + 1) for begin, end in spans]
         large = [i for i, (begin, end) in enumerate(spans) if end - begin > self.max_leaf]
         if not large:
@@ -251,7 +253,7 @@ class LabelTree(Method):
         sizes = [spans[i][1] - spans[i][0] for i in large]
         members = np.concatenate([order[slice(*spans[i])] for i in large])
         group_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        # So that clusters are no smaller than leaves need be: a quarter of the largest, on average.
+        # Clusters need not be smaller than leaves: a quarter of the largest leaf, on average.
         n_clusters = np.clip(-(-4 * np.array(sizes) // self.max_leaf), 2, self.branching).astype(np.int32)
         clusters, _ = _native.cluster_labels(
             offsets(V),
@@ -268,7 +270,7 @@ class LabelTree(Method):
         )
         for i, first, last in zip(large, group_ptr[:-1], group_ptr[1:], strict=True):
             mine = clusters[first:last]
-            if mine.min() == mine.max():  # labels no direction can tell apart
+            if mine.min() == mine.max():  # labels that no direction separates
                 mine = np.arange(last - first) * self.branching // (last - first)
             by_cluster = np.argsort(mine, kind="stable")
             order[slice(*spans[i])] = members[first:last][by_cluster]
@@ -277,25 +279,25 @@ class LabelTree(Method):
         return bounds
 
     def cap(self, sizes: NDArray[np.int64], n_clusters: NDArray[np.int32]) -> NDArray[np.int64]:
-        """How many labels the clusters of each node may have."""
+        """The most labels a cluster of each node may have."""
         if self.clustering == "plain":
             return sizes
         share = -(-sizes // n_clusters)
         if self.clustering == "balanced":
             return share
-        # Leaves at once if that leaves some freedom.
+        # Straight to leaves if that leaves some freedom.
         return np.where(5 * share <= 4 * self.max_leaf, self.max_leaf, 2 * share)
 
     def cut(self, tree: Nodes) -> list[Nodes]:
-        """The top, unless one shard holds all, and below it subtrees that have `labels_per_shard` labels together.
-        The nodes are numbered anew, in the order of the shards."""
+        """The top, unless one shard holds everything, and groups of subtrees with `labels_per_shard` labels in all.
+        The nodes are renumbered in the order of the shards."""
         if len(tree.order) == 0:
             return [tree]
         n_nodes = len(tree.child_ptr) - 1
         begin, end = tree.child_begin[tree.child_ptr[:-1]], tree.child_end[tree.child_ptr[1:] - 1]
         size = int(self.labels_per_shard or np.clip(-(-len(tree.order) // 16), 1024, 16384))
         above = end - begin > size
-        # A subtree belongs to the shard its labels' middle falls into.
+        # A subtree belongs to the shard that contains the middle of its labels.
         shard = np.where(above, 0, 1 + (begin + end) // 2 // size)
         parent = np.zeros(n_nodes, np.int64)
         inner = np.flatnonzero(tree.children < 0)
@@ -331,8 +333,8 @@ class LabelTree(Method):
         threads: int,
         token: _native.CancelToken | None = None,
     ) -> tuple[Part, dict[int, NDArray[np.int32]]]:
-        """Some nodes, numbered from `first`: level by level, since a node learns from its parent's mistakes. Also the
-        rows that are mistaken for those of nodes below, by node; for these nodes they are given."""
+        """Trains some nodes, numbered from `first`, level by level, since a node learns from its parent's mistakes.
+        `mistaken` has the rows mistaken for each of these nodes; also returns those for the nodes below, by node."""
         mistaken = dict(mistaken)
         n_nodes = len(nodes.depth)
         levels = np.split(np.arange(n_nodes), np.flatnonzero(np.diff(nodes.depth)) + 1)
@@ -360,7 +362,7 @@ class LabelTree(Method):
         threads: int,
         token: _native.CancelToken | None,
     ) -> dict[str, Any]:
-        """The kernel on some nodes; `extra` are rows beyond their own that all their children are to reject."""
+        """Runs the kernel on some nodes; `extra` has more rows, which all children of a node should reject."""
         return _native.solve_nodes(
             offsets(data.X),
             data.X.indices,
@@ -388,15 +390,15 @@ class LabelTree(Method):
 
     def fitted(self) -> TrainedModel:
         model = super().fitted()
-        if model.scorer.settings()["beam"] != self.beam:  # it may be set anew after training
+        if model.scorer.settings()["beam"] != self.beam:  # it may be changed after training
             model = self.model_ = model.configured(beam=self.beam)
         return model
 
     # --- memory -------------------------------------------------------------------------------------------------
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
-        """A bound for what is usual: a child's weights for features that only other children's rows have are mostly
-        pruned, so that it keeps no more than its own rows have; without pruning, than those of a leaf."""
+        """A bound for usual data: pruning drops most of a child's weights for features that only other children's
+        rows have, so it keeps no more features than its own rows have; without pruning, no more than a leaf's."""
         n_rows, n_features = X.shape
         n_labels = Y.shape[1]
         levels = 1 + max(0, int(np.ceil(np.log(max(n_labels / self.max_leaf, 1)) / np.log(self.branching))))
@@ -405,8 +407,8 @@ class LabelTree(Method):
         if self.prune < _PRUNES_OTHERS:
             weights = int(np.minimum(own + self.max_leaf * own.mean(), n_features).sum())
         model_bytes = self.n_trees * (levels * weights * 16 + n_labels * levels * 64)
-        # The root has all rows: its panels, and the copy of its rows, for products of pairs also by feature; labels'
-        # directions and one level's centres.
+        # The root has all rows: its panels and a copy of its rows, also by feature for products of pairs; the labels'
+        # directions and the centres of one level.
         threads = resolve_threads(self.threads)
         few = min(n_rows, _GRAM_ROWS)
         panels = 4 * PANEL_LABELS * (6 * (n_features + 1) + 3 * n_rows + 6 * few) + 4 * few**2
@@ -426,7 +428,7 @@ def _take(tree: Nodes, nodes: NDArray[np.int64]) -> Nodes:
 
 
 def _join(levels: list[dict[str, Any]]) -> dict[str, Any]:
-    """The arrays of levels one behind the other, as a part has them."""
+    """The arrays of several levels, concatenated as in a part."""
     arrays: dict[str, Any] = {}
     for name in ("features", "indptr", "position_ptr", "positions", "bias", "scale"):
         arrays[name] = np.concatenate([level[name] for level in levels])

@@ -1,5 +1,5 @@
-"""What all methods with one weight vector per label share: blocks of labels as shards, packed as a linear model; and
-what those share that train each label on its own."""
+"""Base classes for methods with one weight vector per label: blocks of labels are shards, packed as a linear model.
+Some of these methods train each label separately."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ PANEL_LABELS = 32
 
 
 class LabelWeights(NamedTuple):
-    """What training some labels gives."""
+    """The result of training some labels."""
 
     W: Any  # sparse, n_labels x n_features
-    bias: NDArray[np.float32]  # n_labels: what is added to each score
+    bias: NDArray[np.float32]  # n_labels: added to each score
 
 
 class SizeBound(NamedTuple):
-    """How large a model can get."""
+    """The largest a model can get."""
 
     model_bytes: int
-    in_work: int  # weights of the shards that are trained at the same time
+    in_work: int  # weights of the shards trained at the same time
 
 
 class LabelBlocks(Method):
@@ -58,12 +58,12 @@ class LabelBlocks(Method):
             raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {self.weight_type!r}")
         if self.labels_per_shard is not None:
             check_count("labels_per_shard", self.labels_per_shard, high=MAX_LABELS_PER_SHARD)
-        self.preprocessing()  # checks what it is made of
+        self.preprocessing()  # checks its own parameters
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
 
     def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
-        """Blocks of labels of like frequency, the most frequent first; of the labels from `first_label` on."""
+        """Blocks of labels with similar frequency, the most frequent first; starts at `first_label`."""
         counts = np.diff(data.rows_of.indptr)[first_label:]
         size = self.shard_size(len(counts))
         by_frequency = np.argsort(-counts, kind="stable").astype(np.int32)
@@ -76,14 +76,15 @@ class LabelBlocks(Method):
         return tasks
 
     def shard_size(self, n_labels: int) -> int:
-        """Labels per shard: enough shards to spread and to resume, few enough that each one's table of features,
-        as long as X is wide, stays small beside its weights."""
+        """Labels per shard: enough shards to distribute and to resume, few enough that the table of features in each,
+        as long as X is wide, stays small beside the weights."""
         return int(self.labels_per_shard or np.clip(-(-n_labels // 16), 1024, 16384))
 
     def bound_size(self, weights: NDArray[np.int64], n_features: int, shards_in_work: int = 1) -> SizeBound:
-        """The size of a model whose labels have at most so many weights each.
+        """The size of a model whose labels have at most `weights` weights each.
 
-        Shards hold labels of like frequency, not random ones, so those in work may be the ones with the most weights.
+        Shards hold labels of similar frequency, not random ones, so those trained at the same time may have the most
+        weights.
         """
         n_labels = len(weights)
         size = self.shard_size(n_labels)
@@ -104,20 +105,20 @@ class LabelBlocks(Method):
     pruned.__doc__ = TrainedModel.pruned.__doc__
 
     def pack(self, data: TrainingData, labels: NDArray[np.int32], trained: LabelWeights) -> LinearShard:
-        """The weights of these labels as they are stored."""
-        # A label nobody has was not trained, and must not be ranked by the accident of its score.
+        """The weights of these labels, packed for storage."""
+        # A label without rows was not trained, so its score means nothing and must not be ranked.
         trained.bias[np.diff(data.rows_of.indptr)[labels] == 0] = -np.inf
         return LinearShard.from_weights(trained.W, trained.bias, labels, self.weight_type)
 
 
 class OneVsRest(LabelBlocks):
-    """A method that trains each label's weights on their own, so that labels can be added later."""
+    """A method that trains each label separately, so that labels can be added later."""
 
     trains_by_label: ClassVar[bool] = True
 
     @abc.abstractmethod
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
-        """The weights of these labels."""
+        """Trains the weights of these labels."""
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         return self.pack(data, task.plan, self.train_labels(data, task.plan, resources)).to_part()
@@ -136,35 +137,35 @@ class OneVsRest(LabelBlocks):
         resume: bool = True,
         progress: bool | Listener = False,
     ) -> Self:
-        """Trains new labels and sets them behind those of the model, whose ids and weights stay as they are.
+        """Trains new labels and appends them to the model; the old labels keep their ids and weights.
 
         They are trained with the model's parameters, on rows that go through its preprocessing (its idf, not a new
-        one). The rows need not be those the model was trained from; a row that lacks a new label is a negative
-        example of it. From the same rows the new weights are those of training all labels together.
+        one). The rows need not be the model's training rows; a row without a new label is a negative example of it.
+        On the same rows, the new weights equal those of training all labels together.
 
         `train_counts_` gets the new labels' counts in these rows and keeps its number of rows, so that the
-        propensities of old labels stay too. With ``propensity=True`` a new label is weighted by its propensity within
-        the rows it is trained from.
+        propensities of old labels do not change either. With ``propensity=True`` a new label is weighted by its
+        propensity in the rows it is trained on.
 
         Parameters
         ----------
         X : sparse or array, n_rows x n_features
-            As wide as the X the model was trained from; any number of rows.
+            As many columns as the model's training data; any number of rows.
         Y_new : sparse or array, n_rows x number of new labels
             Column i becomes label ``n_labels_ + i``.
         names
-            One per new label if the model has label names, none of them known already; else None.
+            One per new label if the model has label names, all of them new; else None.
         model_dir
-            Where the grown model goes. Shards appear there as they finish; after an interruption the same call on the
-            same model continues. Without it the new shards stay in memory until `save`, which replaces the directory
-            of the old model if told to overwrite. Either way the old model is there until the new one is whole.
+            Where to write the grown model. Each shard is written as it finishes; after an interruption the same call
+            on the same model continues. Without it the new shards stay in memory until `save`, which replaces the old
+            model's directory with ``overwrite=True``. Either way the old model stays until the new one is complete.
         resume, progress
             As in `fit`.
 
         Notes
         -----
-        Each call adds at least one shard, and each shard has a table of 8 bytes per feature: add many labels at once
-        where you can.
+        Each call adds at least one shard, and each shard has a table of 8 bytes per feature, so add many labels at
+        once if you can.
 
         Examples
         --------
@@ -190,7 +191,7 @@ class OneVsRest(LabelBlocks):
         if model_dir is not None:
             old = fingerprint_parts([*kept.values(), *model.parts.values()])
             header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y), "model": old}
-        # The old labels have no rows here; they are there so that the new ones have their ids.
+        # The old labels have no rows here; their columns give the new labels the right ids.
         Y = make_csr(Y.data, Y.indices + np.int32(n_old), Y.indptr, (Y.shape[0], n_old + n_new))
         steps = model.preprocessing
         data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
@@ -203,35 +204,35 @@ class OneVsRest(LabelBlocks):
             trained = model.params.get(name, self.param_defaults()[name])
             if value != trained:
                 raise ParamError(
-                    f"labels are added with the parameters of the model, but {name} was {trained!r} and is {value!r}"
+                    f"add_labels needs the parameters of the model, but {name} was {trained!r} and is {value!r}"
                 )
 
 
 def _extend_names(model: TrainedModel, names: Sequence[str] | None) -> Names | None:
-    """The model's names and the new ones; None if it has none."""
+    """The model's names and the new ones; None if the model has none."""
     if model.label_names is None:
         if names is not None:
-            raise DataError("the model's labels have no names, so the new labels cannot have any")
+            raise DataError("names must be None, because the model's labels have no names")
         return None
     if names is None:
-        raise DataError("the model's labels have names, so the new labels need them too, but there are none")
+        raise DataError("the new labels need names, because the model's labels have names, but names is None")
     new = [str(name) for name in names]
     known = set(model.ids_by_name)
     for name in new:
         if name in known:
-            raise DataError(f"a label's name must be its own, but {name!r} is there already")
+            raise DataError(f"label names must be unique, but {name!r} already exists")
         known.add(name)
     return model.label_names.extended(new)
 
 
 def count_weights_bound(X: Csr, Y: Csr) -> NDArray[np.int64]:
-    """For each label, how many features its rows have at most: min(n_features, entries of its rows)."""
+    """For each label, an upper bound on the features of its rows: min(n_features, entries of its rows)."""
     entries = np.repeat(np.diff(X.indptr).astype(np.int64), np.diff(Y.indptr))
     totals = np.bincount(Y.indices, weights=entries, minlength=Y.shape[1])
     return np.minimum(totals, X.shape[1]).astype(np.int64)
 
 
 def _name_labels(labels: NDArray[np.int32]) -> str:
-    """Label ids in a message: all of few, the first of many."""
+    """Label ids for a message: at most the first ten."""
     shown = ", ".join(str(label) for label in labels[:10])
     return f"labels {shown} and {len(labels) - 10} more" if len(labels) > 10 else f"labels {shown}"

@@ -1,6 +1,6 @@
 """PD-Sparse: one max-margin problem over all labels, sparse in the primal and in the dual (Yen et al., ICML 2016).
 
-A row's loss is how far its worst label p is from lying above its most confused other label n by a margin of 1:
+A row's loss is how much its lowest-scored label p falls short of its most confused other label n plus a margin of 1:
 
     min over W   Σ_k (1/2 |w_k|² + λ |w_k|₁) + C Σ_i max(0, 1 + max_n w_n·x_i - min_p w_p·x_i)              (13)
 
@@ -8,22 +8,22 @@ The dual has α_ip ≥ 0 for a row's labels, α_in ≤ 0 for all others, and Σ_
 
     min over α   1/2 Σ_k |w_k|² + Σ_i Σ_n α_in   with   v_k = Σ_i α_ik x_i,  w_k = soft(v_k, λ)              (14)
 
-Few labels are ever confused with a row's own, so α is sparse, and with it W. Algorithm 1 (block-coordinate
-Frank-Wolfe, fully corrective): take the rows in random order; search the negative label that scores highest (20) and
-add it to the row's active set, where its own labels always are; minimise the dual over that set with curvature
+Few labels are ever confused with a row's own, so α is sparse, and therefore W. Algorithm 1 (block-coordinate
+Frank-Wolfe, fully corrective): take the rows in random order; find the negative label that scores highest (20) and
+add it to the row's active set, which always has the row's own labels; minimise the dual over that set with curvature
 |x_i|², which is a projection onto two simplices of equal sum (Algorithm 2); drop labels whose α is 0. The kernels are
 in cpp/include/umpteen/pd_sparse.hpp.
 
-The gradient of the dual is W'x_i + e_i; the paper prints a minus in (17) and (20), but goes on with the plus. Three
-things are done otherwise than there, none of which changes the problem that is solved:
+The gradient of the dual is W'x_i + e_i; the paper prints a minus in (17) and (20), but continues with the plus. We
+differ from the paper in three ways, none of which changes the problem that is solved:
 
-* Rows are searched in batches, against W as it was before the batch: that can be done by many threads, sixteen rows
-  at a time, and gives the same labels whatever their number. Steps always see the newest W and are made in order, so
-  the dual never rises. A search returns several labels, but only such as would get an α other than 0.
-* V lies label by label: a hash table over features, all tables with one random permutation as their hash, until an
-  array is no larger. What searches read is a copy of W feature by feature.
-* W swings from pass to pass, most where labels are few and rows many. The model is the mean of W over passes, later
-  ones counting more; its objective is at most the mean of theirs.
+* Rows are searched in batches, with W as it was before the batch: this runs on many threads, sixteen rows at a time,
+  and finds the same labels whatever their number. Steps always use the newest W and are made in order, so the dual
+  never rises. A search returns several labels, but only those that would get a non-zero α.
+* V is stored label by label: a hash table over features, all tables with one random permutation as their hash, until
+  an array is no larger. Searches read a copy of W stored feature by feature.
+* W swings from pass to pass, most with few labels and many rows. The model is the mean of W over passes, with larger
+  weights for later ones; its objective is at most the mean of theirs.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from umpteen.params import check_count, check_flag, check_number
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
-#: The first batch of rows, when W is still 0; they double from there.
+#: Rows in the first batch, when W is still 0; batches double from there.
 _FIRST_BATCH = 64
 
-#: Labels a search returns at most.
+#: The most labels a search returns.
 _MOST_FOUND = 100
 
 #: For estimates: labels a row is confused with (measured: 10 to 25), and rows gathered for a search.
@@ -63,92 +63,92 @@ _ACTIVE = 30
 _SEARCHED = 4096
 
 #: Labels per block when held-out rows are scored.
-_JUDGED = 16384
+_LABELS_PER_BLOCK = 16384
 
-#: What is told of each pass.
+#: What `stats_` records for each pass.
 _STATS = ("dual", "gap", "found", "search_entries", "step_entries", "quality")
 
 
 class _Solution(NamedTuple):
     W: Any  # CSR, labels x features and the constant
     stats: dict[str, NDArray[Any]]
-    active_labels: float  # dual variables other than 0 per row
+    active_labels: float  # non-zero dual variables per row
     post_solved: bool
 
 
 class _Joint:
-    """The solution for all labels, found by whichever shard is trained first. Lives as long as the plan."""
+    """The solution for all labels, found when the first shard is trained. Kept as long as the plan."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.solution: _Solution | None = None
 
     def __reduce__(self) -> Any:
-        return _Joint, ()  # in another process it is found again
+        return _Joint, ()  # another process solves it again
 
 
 class PDSparse(LabelBlocks):
-    """One max-margin problem over all labels, elastic-net: the smallest of linear models.
+    """One max-margin problem over all labels, with an elastic net: the smallest linear models.
 
     All labels are trained together, and shards are cut from one solution. So an interrupted `fit` keeps the shards
-    that were written, but finds the solution for the others again, from the start; it ends with the same bytes.
+    that were written, but solves the problem again from the start for the others; it ends with the same bytes.
 
     Parameters
     ----------
     lambda_
-        Weight of the L1 term, which makes weights zero. Rows of unit length want 0.01, or 0.1 for fewer weights.
+        Weight of the L1 term, which makes weights zero. Use 0.01 for rows of unit length, or 0.1 for fewer weights.
     C
         Weight of the loss.
     n_groups
-        For a sampled search: the labels are split into so many groups at random, and each search looks at one.
+        For a sampled search: the labels are split at random into this many groups, and each search reads one.
     search
         How confused labels are found: "exact", or "sampled", which reads one group and some features of the row.
     n_found
-        Labels a search adds to a row at first; by default as many as rows have on average. Doubled, up to 100, after
-        a pass whose searches read more than twice as many entries as its steps.
+        How many labels a search adds to a row at first; by default the mean number of labels per row. Doubled, up to
+        100, after a pass whose searches read more than twice as many entries as its steps.
     batch
-        Rows that are searched together, with the weights as they were before them. By default as many as make copying
-        W for them cheap beside their steps, from 256 to 4096.
+        How many rows are searched together, with the weights from before the batch. By default enough that copying W
+        is cheap beside their steps, from 256 to 4096.
     post_solve
         Whether to solve the problem again without λ, on the features and labels that were found: True, False or
-        "auto", which keeps what is better on held-out rows; without such rows it is False.
+        "auto", which keeps what is better on held-out rows; without such rows "auto" means False.
     heldout
-        Share of rows held out, which say when to stop and whether to post-solve; 0 for none.
+        Share of rows held out to decide when to stop and whether to post-solve; 0 for none.
     patience
-        Training stops after so many passes without a gain on held-out rows, but not before three times as many; and
-        goes back to the best.
+        Training stops after this many passes without a gain on held-out rows, but not before three times as many, and
+        returns to the best pass.
     eps
-        It stops, too, when the duality gap is at most this share of the objective.
+        Training also stops when the duality gap is at most this share of the objective.
     max_passes
-        Passes over the rows at most.
+        The most passes over the rows.
     average
-        Whether the model is the mean of W after each pass, pass t counting t³ times, or W after the last.
+        Whether the model is the mean of W after each pass, with weight t³ for pass t, or W after the last.
     bias
         The value of a constant feature; 0 for none, as in the paper.
     normalize, tfidf, power
-        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
-        0 to 1, before that: 0.5 damps what a row has much of.
+        Preprocessing, in this order: raise values to `power`, from 0 to 1 (0.5 damps large values); with `tfidf`,
+        weight counts by inverse document frequency; with `normalize`, scale rows to unit length.
     weight_type
         How weights are stored: "float16" or "float32".
     labels_per_shard
         Labels stored together; by default chosen from the number of labels.
     seed
-        Of the order of rows, of held-out rows, and of what sampled searches look at.
+        Seeds the order of rows, the choice of held-out rows and the sampled searches.
     threads, engine
         How to compute; the model does not depend on them.
 
     Attributes
     ----------
     stats_ : dict of arrays, one entry per pass
-        `dual`, before the pass; `gap`, the sum of what rows were from their optimum on their active sets as each was
-        visited; `found`, labels per search; `search_entries` and `step_entries`, work counted in entries of W and V;
-        `quality`, P@1 on held-out rows after it, or -1. Empty if nothing was trained in this process.
+        `dual`, before the pass; `gap`, the sum over rows of the distance to the optimum on the row's active set when
+        it was visited; `found`, labels per search; `search_entries` and `step_entries`, work counted in entries of W
+        and V; `quality`, P@1 on held-out rows after the pass, or -1. Empty if nothing was trained in this process.
     post_solved_ : bool
         Whether the post-solved weights were kept.
     active_labels_ : float
-        k_A, dual variables other than 0 per row, and
+        k_A, non-zero dual variables per row.
     active_weights_ : float
-        k_W, weights other than 0 per feature.
+        k_W, non-zero weights per feature.
 
     Examples
     --------
@@ -272,8 +272,8 @@ class PDSparse(LabelBlocks):
         """W for all labels."""
         X = self.preprocessing().append_bias(data.X) if data.bias else data.X
         heldout = self._hold_out(data.Y)
-        judge = _Judge(X[heldout], data.Y[heldout], np.diff(data.rows_of.indptr) > 0, threads)
-        X, Y = (X[~heldout], data.Y[~heldout]) if judge.n_rows else (X, data.Y)
+        validation = _Validation(X[heldout], data.Y[heldout], np.diff(data.rows_of.indptr) > 0, threads)
+        X, Y = (X[~heldout], data.Y[~heldout]) if validation.n_rows else (X, data.Y)
         solver = _native.PdSolver(
             offsets(X),
             X.indices,
@@ -288,9 +288,9 @@ class PDSparse(LabelBlocks):
             seed=int(self.seed),
         )
         rng = np.random.Generator(np.random.PCG64(int(self.seed)))
-        how = {"threads": threads, "token": token}
-        best, stats = self._descend(solver, X, Y, judge, rng, how)
-        after = self._post_solve(solver, best, X, Y, judge, rng, how)
+        compute = {"threads": threads, "token": token}
+        best, stats = self._descend(solver, X, Y, validation, rng, compute)
+        after = self._post_solve(solver, best, X, Y, validation, rng, token)
         active = len(best.alphas[0]) / X.shape[0]
         return _Solution(best.W if after is None else after, stats, active, after is not None)
 
@@ -300,13 +300,20 @@ class PDSparse(LabelBlocks):
         if n_heldout == 0 or n_rows < 2:
             return np.zeros(n_rows, bool)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # fewer rows than asked for is all right here
+            warnings.simplefilter("ignore", UserWarning)  # fewer rows than requested are fine here
             return split_rows(Y, n_heldout, seed=self.seed)
 
     def _descend(
-        self, solver: _native.PdSolver, X: Csr, Y: Csr, judge: _Judge, rng: np.random.Generator, how: dict[str, Any]
+        self,
+        solver: _native.PdSolver,
+        X: Csr,
+        Y: Csr,
+        validation: _Validation,
+        rng: np.random.Generator,
+        compute: dict[str, Any],
     ) -> tuple[_Pass, dict[str, NDArray[Any]]]:
-        """Passes over the rows until held-out rows or the gap say stop: the best, and what is told of all."""
+        """Makes passes over the rows until the held-out rows or the gap end them. Returns the best pass, and the
+        statistics of all."""
         found = self.n_found or max(1, min(_MOST_FOUND, round(Y.nnz / X.shape[0])))
         rate = self._sample_rate(X, Y.shape[1])
         batch = self.batch or int(np.clip(X.shape[0] * X.shape[1] * Y.shape[1] / (5 * max(1, X.nnz)), 256, 4096))
@@ -318,43 +325,43 @@ class PDSparse(LabelBlocks):
             order = _shuffle(X.shape[0], rng)
             searched = stepped = begin = 0
             gap = 0.0
-            half = solver.publish(**how)
+            half = solver.publish(**compute)
             dual = half + float(np.minimum(solver.alphas()[0], 0).sum(dtype=np.float64))
             while begin < len(order):
                 rows = order[begin : begin + size]
                 if begin > 0:
-                    solver.publish(**how)
-                searched += solver.search(rows, found, self.search == "sampled", rate, number, **how)
-                entries, seen = solver.step(rows, how["token"])
+                    solver.publish(**compute)
+                searched += solver.search(rows, found, self.search == "sampled", rate, number, **compute)
+                entries, seen = solver.step(rows, compute["token"])
                 stepped += entries
                 gap += seen
                 begin += len(rows)
                 size = min(2 * size, batch)
             W = mean.take(solver.weights())
-            quality = judge.score(W)
+            quality = validation.score(W)
             for name, value in zip(_STATS, (dual, gap, found, searched, stepped, quality.first), strict=True):
                 stats[name].append(value)
             if searched > 2 * stepped:
                 found = min(2 * found, _MOST_FOUND)
-            if best is None or quality.first > best.quality.first or not judge.n_rows:
+            if best is None or quality.first > best.quality.first or not validation.n_rows:
                 best = _Pass(number, quality, solver.alphas(), W)
             # The first passes swing.
             if number - best.number >= self.patience and number + 1 >= 3 * self.patience:
                 break
-            if self._is_optimal(solver, gap, dual, how):
+            if self._is_optimal(solver, gap, dual, compute):
                 break
         assert best is not None  # max_passes is at least 1
         return best, {name: np.array(values) for name, values in stats.items()}
 
-    def _is_optimal(self, solver: _native.PdSolver, gap: float, dual: float, how: dict[str, Any]) -> bool:
-        """Whether the duality gap is small enough. It is computed where what was seen of it suggests so."""
+    def _is_optimal(self, solver: _native.PdSolver, gap: float, dual: float, compute: dict[str, Any]) -> bool:
+        """Whether the duality gap is small enough. It is computed only if the gap seen in the pass suggests so."""
         if gap > self.eps * (gap - dual):
             return False
-        primal, dual = solver.objectives(**how)
+        primal, dual = solver.objectives(**compute)
         return bool(primal + dual <= self.eps * primal)
 
     def _sample_rate(self, X: Csr, n_labels: int) -> int:
-        """One in how many features of a row a sampled search reads (section 4.4)."""
+        """A sampled search reads one in this many features of a row (section 4.4)."""
         n_rows, n_features = X.shape
         if X.nnz == 0 or n_labels < 2:
             return 1
@@ -369,12 +376,12 @@ class PDSparse(LabelBlocks):
         start: _Pass,
         X: Csr,
         Y: Csr,
-        judge: _Judge,
+        validation: _Validation,
         rng: np.random.Generator,
-        how: dict[str, Any],
+        token: _native.CancelToken | None,
     ) -> Any:
-        """W of the problem without λ on the support of the best pass; None where that was better."""
-        if self.post_solve is False or (self.post_solve == "auto" and not judge.n_rows):
+        """W of the problem without λ on the support of the best pass; None if the best pass itself is better."""
+        if self.post_solve is False or (self.post_solve == "auto" and not validation.n_rows):
             return None
         solver.set_alphas(*start.alphas)
         solver.keep_support()
@@ -382,15 +389,15 @@ class PDSparse(LabelBlocks):
         best = start.quality.whole if self.post_solve == "auto" else -2.0
         kept, since = None, 0
         for _ in range(int(self.max_passes)):
-            _, gap = solver.step(_shuffle(X.shape[0], rng), how["token"])
+            _, gap = solver.step(_shuffle(X.shape[0], rng), token)
             W = mean.take(solver.weights())
-            quality = judge.score(W).whole
+            quality = validation.score(W).whole
             since += 1
             if quality > best:
                 best, since, kept = quality, 0, W
             if since >= self.patience or gap == 0:
                 break
-        return kept if judge.n_rows or kept is None else W
+        return kept if validation.n_rows or kept is None else W
 
     # --- memory -------------------------------------------------------------------------------------------------
 
@@ -398,10 +405,10 @@ class PDSparse(LabelBlocks):
         n_rows, n_features = X.shape
         n_labels = Y.shape[1]
         touched = bound_touched(X, Y)
-        # A table has at most 8 bytes for each 3/8 of an entry, and gives way to an array of 4 bytes per feature.
+        # A table is at least 3/8 full, with 8 bytes per slot, until an array of 4 bytes per feature replaces it.
         V = int(np.minimum(4 * n_features, 22 * touched).sum())
         bound = self.bound_size(touched, n_features)
-        # Of v's entries few pass the threshold; those are published, kept by the best pass, and packed.
+        # Few entries of v pass the threshold; those are published, kept with the best pass, and packed.
         weights = int(touched.sum()) if self.lambda_ == 0 else int(touched.sum()) // 4
         alphas = (Y.nnz + _ACTIVE * n_rows) * 24 + n_rows * 80
         rows = min(n_rows, _SEARCHED) * (8 * X.nnz // max(1, n_rows) + 8 * (_MOST_FOUND + _ACTIVE))
@@ -411,23 +418,23 @@ class PDSparse(LabelBlocks):
 
 
 def bound_touched(X: Csr, Y: Csr) -> NDArray[np.int64]:
-    """For each label, how many features v_k has: those of the rows that have the label, and of those it is confused
-    with, spread evenly. No more than all, so where labels are many for the features this is a bound; else a guess."""
+    """For each label, how many features v_k has: those of the rows with the label, and of the rows confused with it,
+    spread evenly. Capped at all features, so with many labels for the features it is a bound, else a guess."""
     own = count_weights_bound(X, Y)
     return np.minimum(own + _ACTIVE * X.nnz // Y.shape[1], X.shape[1])
 
 
 class _Pass(NamedTuple):
-    """What is kept of a pass."""
+    """The result of a pass."""
 
     number: int
     quality: _Quality
-    alphas: Any  # as the solver gives them
-    W: Any  # the model it would be
+    alphas: Any  # as the solver returns them
+    W: Any  # the weights of the model
 
 
 class _Mean:
-    """The mean of W over passes, the t-th counting t³ times; or the last W."""
+    """The mean of W over passes, with weight t³ for pass t; or the last W."""
 
     def __init__(self, shape: tuple[int, int], average: bool) -> None:
         self.shape, self.average = shape, average
@@ -443,14 +450,14 @@ class _Mean:
 
 
 class _Quality(NamedTuple):
-    """How good a model is on held-out rows; -1 if there are none."""
+    """A model's quality on held-out rows; -1 if there are none."""
 
-    first: float  # P@1, which says when to stop, as in the paper
-    whole: float  # P@1 + P@3 + P@5, steadier, for the one question whether to post-solve
+    first: float  # P@1, which decides when to stop, as in the paper
+    whole: float  # P@1 + P@3 + P@5, which is steadier and decides whether to post-solve
 
 
-class _Judge:
-    """Held-out rows, and how good a model is on them."""
+class _Validation:
+    """Held-out rows that measure a model's quality."""
 
     def __init__(self, X: Csr, Y: Csr, trained: NDArray[np.bool_], threads: int) -> None:
         self.n_rows, self.X, self.Y, self.threads = X.shape[0], X, Y, threads
@@ -471,9 +478,9 @@ class _Judge:
 
 
 def _blocks(n_labels: int) -> list[tuple[int, int]]:
-    return [(begin, min(begin + _JUDGED, n_labels)) for begin in range(0, n_labels, _JUDGED)]
+    return [(begin, min(begin + _LABELS_PER_BLOCK, n_labels)) for begin in range(0, n_labels, _LABELS_PER_BLOCK)]
 
 
 def _shuffle(n: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    # Sorts random numbers; numpy may change how Generator.permutation works between versions.
+    # Sorts random numbers, because Generator.permutation may change between versions of NumPy.
     return np.argsort(rng.random(n), kind="stable").astype(np.int32)

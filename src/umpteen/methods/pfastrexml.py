@@ -1,8 +1,8 @@
 """PfastreXML: FastXML for rare labels (Jain, Prabhu and Varma, KDD 2016).
 
-Two changes. A label in its place is worth 1 / p_l, with p_l its propensity, and a row's gain is no longer divided by
-the best it could be; so splits and leaves favour labels that are rarely given. And what the trees name is ranked anew
-together with how near the row is to each label's centroid m_l, the mean of the label's rows scaled to length 1:
+Two changes. A correctly ranked label gains 1 / p_l, with p_l its propensity, and a row's gain is no longer divided by
+the best possible one, so splits and leaves favour rare labels. And the labels from the trees are re-ranked by how
+near the row is to each label's centroid m_l, the mean of the label's rows scaled to length 1:
 
     score = trees^α · (1 / (1 + exp(γ |x / |x| - m_l|²)))^(1 - α)
 """
@@ -33,7 +33,7 @@ from umpteen.storage.store import Part
 
 #: Labels whose centroids are stored together.
 _LABELS_PER_SHARD = 16384
-#: Products per piece of work: some hundredths of a second.
+#: Products per piece of work: a few hundredths of a second.
 _WORK_PER_PIECE = 2_000_000
 
 
@@ -46,9 +46,9 @@ class PfastreXML(FastXML):
     alpha
         The trees' share of the score, in [0, 1]; the centroids have the rest.
     gamma
-        How fast a centroid's voice fades with its distance.
+        How fast a centroid's influence falls with its distance.
     n_candidates
-        Of the labels the trees name, only so many best are ranked anew; the others are dropped.
+        How many of the trees' best labels are re-ranked; the others are dropped.
     A, B
         The propensity's constants.
     **forest
@@ -100,7 +100,7 @@ class PfastreXML(FastXML):
         return [Task(shard_name(i), plan, 1.0, about) for i, (plan, about) in enumerate(plans)]
 
     def label_gains(self, Y: Csr) -> NDArray[np.float32]:
-        """1 / p_l; too few rows for propensities have them all alike."""
+        """1 / p_l; all equal if there are too few rows for propensities."""
         if Y.shape[0] < 3:
             return np.ones(Y.shape[1], np.float32)
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
@@ -125,7 +125,7 @@ def _mean_rows(data: TrainingData, labels: NDArray[Any], resources: Resources) -
     """The mean of each label's rows, scaled to length 1: sparse, n_labels x n_features."""
     unit = Preprocessing(normalize=True).transform(data.X, threads=resources.threads)
     members = data.rows_of[:, labels].T.tocsr()
-    # In pieces of about as much work each, so that an interrupt is heard between them.
+    # In pieces of about equal work, so that an interrupt takes effect between them.
     work = np.concatenate([[0], np.cumsum(np.diff(unit.indptr)[members.indices], dtype=np.int64)])[members.indptr]
     sums, begin = [], 0
     while begin < len(labels):

@@ -1,20 +1,20 @@
 """PPDSparse: one-vs-rest with few weights and few support rows, solved in the dual (Yen et al., KDD 2017).
 
-Each label is a problem of its own, with s_i = +1 for rows that have the label and -1 for all others:
+Each label is a separate problem, with s_i = +1 for rows that have the label and -1 for all others:
 
     min over (w, b)   λ |w|₁ + τ/2 (|w|² + b²) + Σ_i loss(s_i (w·x_i + b))                               (9)
 
-where the loss of a margin m is 1/2 max(0, 1 - m)² or max(0, 1 - m). The bias is one more constant feature, which the
-λ-term leaves alone. The dual has one α_i ≥ 0 per row:
+where the loss of a margin m is 1/2 max(0, 1 - m)² or max(0, 1 - m). The bias is one more constant feature, without
+the λ-term. The dual has one α_i ≥ 0 per row:
 
     min over α   τ/2 (|w|² + b²) - Σ_i α_i [+ 1/2 Σ_i α_i²]   with   w = soft(Σ_i α_i s_i x_i, λ) / τ     (10)
 
-and both w and α are mostly zero. So a label never needs to look closely at more than an active set of rows (Algorithm
-1; cpp/include/umpteen/ppd_sparse.hpp): coordinate descent on the set (Algorithm 2), then a search of all rows for
-those that violate their margin most, which goes down the columns of the few features w has. Where rows are long and
-w is not that sparse, labels search together instead, sharing one reading of X. The primal and the dual objective
-enclose the optimum; a label is done when they are close. With ``search="sampled"`` searches read only features drawn
-by |w_j| (Algorithm 3) and only large entries of their columns, until a last exact search.
+and both w and α are mostly zero. So a label needs only an active set of rows (Algorithm 1;
+cpp/include/umpteen/ppd_sparse.hpp): coordinate descent on the set (Algorithm 2), then a search of all rows for those
+that violate their margin most, along the columns of the few features w has. If rows are long and w is less sparse,
+labels search together instead and read X once for all. The primal and the dual objective enclose the optimum; a label
+is done when they are close. With ``search="sampled"`` searches read only features drawn by |w_j| (Algorithm 3) and
+only large entries of their columns, until a last exact search.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from umpteen.models.linear import LinearModel, LinearShard
 from umpteen.params import check_count, check_number
 from umpteen.threads import resolve_threads
 
-#: What "auto" chooses from, in the order of the way: each solution is the start of the next.
+#: What "auto" chooses from, in this order: each solution is the start of the next.
 _LAMBDAS = (1.0, 0.1, 0.01)
 _TAUS = (10.0, 1.0, 0.5, 0.1)
 
-#: What the solver says of each label.
+#: What `stats_` records for each label.
 _STATS = ("objective", "gap", "nnz", "support", "active", "rounds", "missed")
 
 
@@ -62,40 +62,41 @@ class PPDSparse(DualOneVsRest):
         "squared_hinge" or "hinge".
     search
         How rows that violate their margin are found: "exact", or "sampled", which reads parts of X until a last exact
-        search says how many it missed (`stats_`).
+        search counts how many it missed (`stats_`).
     samples
-        For a sampled search: how many features are drawn from w. A w with fewer is searched with all of them.
+        For a sampled search: how many features are drawn from w. If w has fewer, all are used.
     cutoff
         For a sampled search: products w_j x_ij smaller than this are not read.
     prune
-        Weights smaller than this are dropped from the solution. Small: what is to be zero the L1 term makes zero.
+        Weights smaller than this are dropped from the solution. The default is small, because the L1 term already
+        makes weights zero.
     bias
         The value of the constant feature; 0 for none.
     eps
         A label is done when its duality gap is at most this share of its objective.
     max_rounds
-        Searches per label at most; three or four are usual.
+        The most searches per label; three or four are usual.
     normalize, tfidf, power
-        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
-        0 to 1, before that: 0.5 damps what a row has much of.
+        Preprocessing, in this order: raise values to `power`, from 0 to 1 (0.5 damps large values); with `tfidf`,
+        weight counts by inverse document frequency; with `normalize`, scale rows to unit length.
     weight_type
         How weights are stored: "float16" or "float32".
     labels_per_shard
         Labels trained and stored together; by default chosen from the number of labels.
     seed
-        Of the order in which rows are visited, of sampled features and of held-out rows.
+        Seeds the order in which rows are visited, the sampled features and the choice of held-out rows.
     threads, engine
         How to compute; the model does not depend on them.
 
     Attributes
     ----------
     chosen_ : tuple
-        The (λ, τ) trained with.
+        The (λ, τ) used in training.
     stats_ : dict of arrays, one entry per label
-        What the solver said of the labels trained in this run, -1 for others: `objective`, the primal, and `gap`,
-        how far it is from the optimum at most; `nnz`, weights before pruning; `support`, rows with α > 0; `active`,
-        rows in the largest active set; `rounds`, searches; `missed`, rows a sampled search overlooked though their
-        margin was violated by more than `eps`.
+        The solver's statistics for the labels trained in this run, -1 for others: `objective`, the primal; `gap`, its
+        largest possible distance from the optimum; `nnz`, weights before pruning; `support`, rows with α > 0;
+        `active`, rows in the largest active set; `rounds`, searches; `missed`, rows that violate their margin by more
+        than `eps` but that a sampled search missed.
 
     Examples
     --------
@@ -174,9 +175,8 @@ class PPDSparse(DualOneVsRest):
             name: np.full(data.Y.shape[1], -1, np.float64 if name in ("objective", "gap") else np.int64)
             for name in _STATS
         }
-        if first_label == 0 or not hasattr(
-            self, "chosen_"
-        ):  # labels are added with what the others were trained with
+        # Added labels use the settings of the others.
+        if first_label == 0 or not hasattr(self, "chosen_"):
             self.chosen_ = self.choose(data)
         return super().plan(data, first_label, first_shard)
 
@@ -206,8 +206,8 @@ class PPDSparse(DualOneVsRest):
         start: Any = None,
         keep_alphas: bool = False,
     ) -> dict[str, Any]:
-        """What the kernel says of these labels. `start` and the "alphas" it keeps are (data, indices, indptr) of a
-        CSR matrix, labels x rows."""
+        """Solves these labels. `start` and the "alphas" in the result are (data, indices, indptr) of a CSR matrix,
+        labels x rows."""
         return solve_dual(
             data,
             labels,
@@ -230,14 +230,14 @@ class PPDSparse(DualOneVsRest):
     # --- lambda_="auto", tau="auto" -----------------------------------------------------------------------------
 
     def choose(self, data: TrainingData) -> tuple[float, float]:
-        """(λ, τ): those given, or of those tried the best on a fifth of the rows, held out."""
+        """(λ, τ): the given values; for "auto", the best on a held-out fifth of the rows."""
         lambdas = _LAMBDAS if isinstance(self.lambda_, str) else (float(self.lambda_),)
         taus = _TAUS if isinstance(self.tau, str) else (float(self.tau),)
         n_rows = data.X.shape[0]
         if len(lambdas) * len(taus) == 1 or n_rows < 5:
             return lambdas[-1], taus[-2:][0]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # fewer rows held out than asked for is all right here
+            warnings.simplefilter("ignore", UserWarning)  # fewer held-out rows than requested are fine here
             heldout = split_rows(data.Y, n_rows // 5, seed=self.seed)
         if not heldout.any():
             return lambdas[-1], taus[-2:][0]
@@ -255,7 +255,7 @@ class PPDSparse(DualOneVsRest):
             )
             metrics = evaluate(Y, labels, k=range(1, top_k + 1), deciles=False, threads=self.threads)
             quality = sum(metrics[f"P@{k}"] for k in range(1, top_k + 1))
-            if quality > best[0]:  # the sparser of equals comes first
+            if quality > best[0]:  # the sparser of two equals comes first
                 best = (quality, setting)
         return best[1]
 
@@ -267,7 +267,7 @@ class PPDSparse(DualOneVsRest):
         tau: float,
         shards: dict[tuple[float, float], list[LinearShard]],
     ) -> None:
-        """Trains a shard for each λ in turn, each from the α of the one before."""
+        """Trains a shard for each λ in turn, each starting from the α of the one before."""
         start = None
         for lambda_ in lambdas:
             solved = self.solve(
@@ -290,7 +290,7 @@ class PPDSparse(DualOneVsRest):
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
         n_rows, n_features = X.shape
-        # Weights live on the features of the label's own rows and of its nearest negatives.
+        # Weights are on the features of the label's own rows and of its nearest negatives.
         weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
         bound = self.bound_size(weights, n_features)
         peak = bound_dual_memory(X, resolve_threads(self.threads)) + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8

@@ -1,13 +1,12 @@
 """RXML: local embeddings found by Riemannian conjugate gradients; and SLEEC, which finds them by projections.
 
-Rows are clustered, anew for each learner. In a cluster, label vectors of length 1 are embedded so that the inner
-products of near ones are kept (methods/embed.py); V takes x to its embedding,
+Each learner clusters the rows again. In a cluster, label vectors of length 1 are embedded so that the inner products
+of near ones are kept (methods/embed.py); V maps x to its embedding,
 
     min_V |Z - XV|² + λ|V|² + μ|XV|₁                                                                            (2)
 
-and the embeddings of the training rows become XV, so that a new row is compared with what V makes of the old ones. It
-goes to the nearest cluster of each learner and takes the labels of the rows nearest to it there
-(models/embedding.py).
+and the embeddings of the training rows become XV, so that new and old rows are embedded the same way. A new row goes
+to the nearest cluster of each learner and takes the labels of the rows nearest to it there (models/embedding.py).
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _KMEANS_ROUNDS = 7
 _RIDGE_TOLERANCE = 0.01
 _RIDGE_ITERATIONS = 200
 _ADMM_ROUNDS = 10
-#: What "auto" tries. Large λ first: each solution is the next one's start.
+#: What "auto" tries. Large λ first: each solution is the start of the next.
 _LAMBDAS = (4.0, 1.0, 0.25, 0.03, 0.001)
 _SMALLEST_LAMBDA = 0.0001
 _KNNS = (4, 8, 12, 16, 25, 40)
@@ -62,7 +61,7 @@ _PILOT_ROWS = 20_000
 _PILOT_LEARNERS = 4
 
 
-_FEWEST_ROWS = 50  # to choose from
+_FEWEST_ROWS = 50  # with fewer, "auto" uses defaults
 
 
 class Chosen(NamedTuple):
@@ -76,7 +75,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClusterPlan:
-    """Which rows a shard is trained on."""
+    """The rows a shard is trained on."""
 
     learner: int
     rows: NDArray[np.int64]
@@ -84,58 +83,58 @@ class ClusterPlan:
 
 
 class RXML(Method):
-    """Votes of the nearest rows, in small spaces where rows with like labels are near.
+    """Votes of the nearest rows, in small spaces where rows with similar labels are near.
 
-    Where `lambda_`, `similarity`, `knn` or `sharpness` is "auto", learners are trained on four fifths of the rows (of
-    at most 20,000) and the values that rank the labels of the others best are taken: one learner for the first two,
-    up to four for the vote. Rows without labels have no vote and are left out.
+    If `lambda_`, `similarity`, `knn` or `sharpness` is "auto", learners are trained on four fifths of the rows (of at
+    most 20,000), and the values that rank the labels of the others best are used: one learner for the first two, up
+    to four for the vote. Rows without labels have no vote and are left out.
 
     Parameters
     ----------
     n_learners
-        More are better and slower; each clusters the rows anew.
+        More are better and slower; each clusters the rows again.
     rank
-        Dimensions of the embeddings. A cluster with fewer rows or fewer labels has as many dimensions as those.
+        Dimensions of the embeddings. A cluster with fewer rows or labels than that has as many dimensions as those.
     n_clusters
-        Of each learner; "auto" for one per 5000 rows. Clusters that end up empty are dropped.
+        Clusters per learner; "auto" means one per 5000 rows. Clusters that end up empty are dropped.
     n_neighbors
-        How many rows, itself included, a row's inner products are kept with; fewer where fewer share a label with it.
+        How many rows, including itself, a row keeps its inner products with; fewer if fewer share a label with it.
     embedding
         "rcg", Riemannian conjugate gradients, or "svp", SLEEC's singular value projection.
     start
-        "labels", projections of the label vectors, or "random": learners are worse one by one but differ more,
-        which pays where few labels must tell many rows apart.
+        "labels", projections of the label vectors, or "random": each learner is worse but they differ more, which
+        pays off if few labels must separate many rows.
     iterations
-        Of either embedding. A lower objective does not mean better labels beyond some 10 to 30.
+        Iterations of either embedding. Beyond some 10 to 30, a lower objective does not mean better labels.
     line_search
         For "rcg": "exact", or "armijo", the paper's.
     lambda_
-        Weight of |V|²; "auto" tries some, times the mean squared length of rows.
+        Weight of |V|²; "auto" tries several multiples of the mean squared length of rows.
     mu, rho
-        Weight of |XV|₁, and ADMM's step, without effect where `mu` is 0. The L1 term gains nothing on the data tried.
+        Weight of |XV|₁, and ADMM's step, which has no effect if `mu` is 0. The L1 term gained nothing on our data.
     knn
         How many near rows vote in each learner.
     sharpness
-        A row votes with exp(sharpness · (similarity - that of the nearest)). 0 is the paper's vote, all alike.
+        A row votes with exp(sharpness · (similarity - that of the nearest)). 0 is the paper's vote, all equal.
     similarity
-        "cosine", or "euclidean", which means minus half the squared distance, lengths being about 1.
+        "cosine", or "euclidean": minus half the squared distance, with lengths scaled to about 1.
     index
-        How near rows are searched: "exact", or "usearch", an approximate index that is made when it is first needed
-        (``pip install 'umpteen[ann]'``), for clusters of very many rows; `model_.recall` says what it misses.
+        How near rows are found: "exact", or "usearch", an approximate index that is built when it is first needed
+        (``pip install 'umpteen[ann]'``), for clusters with very many rows; `model_.recall` measures what it misses.
     bias
         The value of the constant feature; 0 for none.
     seed
-        Of clusters, ties, starts and held-out rows.
+        Seeds clusters, ties, starts and the choice of held-out rows.
     normalize, tfidf, power
-        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
-        0 to 1, before that: 0.5 damps what a row has much of.
+        Preprocessing, in this order: raise values to `power`, from 0 to 1 (0.5 damps large values); with `tfidf`,
+        weight counts by inverse document frequency; with `normalize`, scale rows to unit length.
     threads, engine
         How to compute; the model does not depend on them.
 
     Attributes
     ----------
     chosen_ : tuple
-        The λ, similarity, knn and sharpness trained with.
+        The λ, similarity, knn and sharpness used in training.
 
     Examples
     --------
@@ -228,7 +227,7 @@ class RXML(Method):
         ):
             if getattr(self, name) not in allowed:
                 raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
-        self.preprocessing()  # checks what it is made of
+        self.preprocessing()  # checks its own parameters
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
 
@@ -244,8 +243,8 @@ class RXML(Method):
         ]
 
     def cluster_rows(self, data: TrainingData, learner: int) -> list[ClusterPlan]:
-        """One learner's clusters: k-means from random rows. Rows without labels have nothing to say and are left out;
-        a cluster nobody is nearest to is dropped."""
+        """One learner's clusters: k-means from random rows. Rows without labels have no vote and are left out; empty
+        clusters are dropped."""
         rows = np.flatnonzero(np.diff(data.Y.indptr) > 0)
         X = data.X[rows]
         n_clusters = self.count_clusters(len(rows))
@@ -272,7 +271,7 @@ class RXML(Method):
         return [ClusterPlan(learner, rows[cluster == c], centre) for c, centre in enumerate(centres)]
 
     def count_clusters(self, n_rows: int) -> int:
-        """How many clusters a learner starts with; never more than rows."""
+        """How many clusters a learner starts with; never more than there are rows."""
         wanted = round(n_rows / _ROWS_PER_CLUSTER) if self.n_clusters == "auto" else int(self.n_clusters)
         return max(1, min(wanted, n_rows))
 
@@ -285,7 +284,7 @@ class RXML(Method):
     def train_cluster(
         self, data: TrainingData, plan: ClusterPlan, settings: list[Chosen], token: Any
     ) -> list[Cluster]:
-        """Algorithm 2 in one cluster, once for each setting; equal λ follow each other."""
+        """Algorithm 2 in one cluster, once for each setting; settings with equal λ must be adjacent."""
         X, Y = data.X[plan.rows], unit_labels(data.Y[plan.rows])
         features = np.unique(X.indices)
         X = with_constant(X, features, data.bias)
@@ -316,7 +315,7 @@ class RXML(Method):
         return fit_rcg(pairs, Z, int(self.iterations), line_search=self.line_search)[0]
 
     def regress(self, X: Csr, Z: Panel, lambda_: float, V: Panel | None, token: Any) -> Panel:
-        """V, from that of another λ where there is one."""
+        """V, starting from that of another λ if there is one."""
         options: dict[str, Any] = {"tolerance": _RIDGE_TOLERANCE, "iterations": _RIDGE_ITERATIONS, "token": token}
         if self.mu == 0:
             return fit_ridge(X, Z, lambda_, V, **options)[0]
@@ -325,7 +324,7 @@ class RXML(Method):
     # --- what is "auto" -----------------------------------------------------------------------------------------
 
     def choose(self, data: TrainingData) -> Chosen:
-        """The settings given, and for those that are "auto" the best on a fifth of the rows, held out from pilot
+        """The given settings; for those that are "auto", the best on a fifth of the rows, held out from pilot
         learners."""
         unit = float(f"{np.square(data.X.data, dtype=np.float64).sum() / data.X.shape[0]:.3g}") or 1.0
         lambdas = [factor * unit for factor in _LAMBDAS] if self.lambda_ == "auto" else [float(self.lambda_)]
@@ -346,7 +345,7 @@ class RXML(Method):
             rows = np.sort(random.choice(rows, _PILOT_ROWS, replace=False))
         data = TrainingData(data.X[rows], data.Y[rows], data.bias)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # fewer rows held out than asked for is all right here
+            warnings.simplefilter("ignore", UserWarning)  # fewer held-out rows than requested are fine here
             heldout = split_rows(data.Y, len(rows) // 5, seed=self.seed)
         if not heldout.any():
             return usual
@@ -355,7 +354,7 @@ class RXML(Method):
         engine = make_engine(self.engine, self.threads)
 
         def train(learners: Iterable[int], settings: list[Chosen]) -> list[list[Cluster]]:
-            """For each setting the clusters of these learners."""
+            """The clusters of these learners for each setting."""
             plans = [plan for learner in learners for plan in self.cluster_rows(kept, learner)]
             tasks = [Task(shard_name(i), plan, float(len(plan.rows))) for i, plan in enumerate(plans)]
 
@@ -366,14 +365,14 @@ class RXML(Method):
             return [[trained[task.name][i] for task in tasks] for i in range(len(settings))]
 
         def best_vote(clusters: list[Cluster]) -> tuple[float, int, float]:
-            """How well they rank at best, by P@1 + … + P@5, and with which knn and sharpness."""
+            """Their best quality, P@1 + … + P@5, and the knn and sharpness that reach it."""
             model = EmbeddingModel(clusters, data.X.shape[1], data.Y.shape[1])
-            own, near, similar = model.near_rows(X, threads=self.threads)
+            own, near, similarities = model.near_rows(X, threads=self.threads)
             top_k, best = min(5, data.Y.shape[1]), (-1.0, usual.knn, usual.sharpness)
             for knn in knns:
-                rows, how = (nearest_of(found, model.n_learners, knn) for found in (near, similar))
+                voters = (own, *(nearest_of(found, model.n_learners, knn) for found in (near, similarities)))
                 for sharpness in sharpnesses:
-                    labels = model.vote((own, rows, how), top_k, sharpness=sharpness, threads=self.threads)
+                    labels = model.vote(voters, top_k, sharpness=sharpness, threads=self.threads)
                     hits = _native.find_hits(offsets(Y), Y.indices, Y.shape[1], labels, resolve_threads(self.threads))
                     quality = float((hits.sum(axis=0).cumsum() / np.arange(1, top_k + 1)).sum())
                     if quality > best[0]:
@@ -384,13 +383,13 @@ class RXML(Method):
         alone = train([0], settings)
         found = [best_vote(clusters) for clusters in alone]
         i = max(range(len(settings)), key=lambda i: found[i][0])
-        if self.lambda_ == "auto" and settings[i].lambda_ == lambdas[-1]:  # smaller yet, which takes long to solve
+        if self.lambda_ == "auto" and settings[i].lambda_ == lambdas[-1]:  # try a smaller one, which is slow to solve
             settings.append(settings[i]._replace(lambda_=float(f"{_SMALLEST_LAMBDA * unit:.3g}")))
             alone += train([0], settings[-1:])
             found.append(best_vote(alone[-1]))
             i = max(range(len(settings)), key=lambda i: found[i][0])
         _, knn, sharpness = found[i]
-        # What one learner's few sharp votes lack the others' make up for: the vote is chosen among several.
+        # Several learners make up for the few sharp votes of each, so the vote is chosen with several.
         others = range(1, min(int(self.n_learners), _PILOT_LEARNERS))
         if others and len(knns) * len(sharpnesses) > 1:
             _, knn, sharpness = best_vote(alone[i] + train(others, [settings[i]])[0])
@@ -398,7 +397,7 @@ class RXML(Method):
 
     def fitted(self) -> TrainedModel:
         model = super().fitted()
-        if model.scorer.settings()["index"] != self.index:  # it may be set anew after training
+        if model.scorer.settings()["index"] != self.index:  # it may be changed after training
             model = self.model_ = model.configured(index=self.index)
         return model
 
@@ -449,7 +448,7 @@ class SLEEC(RXML):
 
 
 def nearest_of(found: NDArray[Any], n_learners: int, knn: int) -> NDArray[Any]:
-    """Of what was found for each row by each learner, the first `knn`."""
+    """The first `knn` of what each learner found for each row."""
     n = len(found)
     return np.ascontiguousarray(found.reshape(n, n_learners, -1)[:, :, :knn].reshape(n, n_learners * knn))
 
@@ -462,7 +461,7 @@ def unit_labels(Y: Csr) -> Csr:
 
 
 def with_constant(X: Csr, features: NDArray[np.int32], bias: float) -> Csr:
-    """X on these of its columns alone, which must be all that it has, and the constant behind them."""
+    """X with only these columns, which must be all it uses, and the constant after them."""
     n = X.shape[0]
     place = np.zeros(X.shape[1], np.int32)
     place[features] = np.arange(len(features), dtype=np.int32)

@@ -2,11 +2,11 @@
 
     min f(W) = |XW - Y|²  over W (n_features x n_labels) of rank r                                               (1)
 
-by Riemannian conjugate gradients (the paper's Algorithm 1). Matrices of rank r are a manifold. A point is kept as
-W = U S Vᵀ, U and V with orthonormal columns, a tangent vector as ξ = U M Vᵀ + Up Vᵀ + U Vpᵀ with UᵀUp = 0, VᵀVp = 0.
-The gradient 2Xᵀ(XW - Y), n_features x n_labels, is never made: all that is asked of it is what it does to U and V,
-which takes products of the sparse X and Y with panels of r columns. W + tξ has rank 2r at most; cutting it back to r
-by a singular value decomposition is the retraction.
+by Riemannian conjugate gradients (the paper's Algorithm 1). Matrices of rank r form a manifold. A point is stored as
+W = U S Vᵀ with U and V orthonormal, a tangent vector as ξ = U M Vᵀ + Up Vᵀ + U Vpᵀ with UᵀUp = 0 and VᵀVp = 0.
+The gradient 2Xᵀ(XW - Y), n_features x n_labels, is never formed: only its products with U and V are needed, and these
+take products of the sparse X and Y with panels of r columns. W + tξ has rank 2r at most; the retraction cuts it back
+to r by a singular value decomposition.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Tangent:
 
 
 def square(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A times B for small matrices, not by BLAS."""
+    """A times B for small matrices, without BLAS."""
     product: NDArray[np.float64] = np.einsum("ij,jk->ik", A, B)
     return product
 
@@ -89,7 +89,7 @@ class GlobalProblem:
         return product
 
     def start(self, seed: int) -> Point:
-        """The best multiple of XᵀY cut to rank r, which is where the first gradient points."""
+        """The best multiple of XᵀY cut to rank r: the direction of the first gradient."""
         random = np.random.default_rng(seed)
         V = np.zeros((self.Y.shape[1], self.width), np.float32)
         V[:, : self.rank] = random.standard_normal((self.Y.shape[1], self.rank), np.float32)
@@ -104,16 +104,16 @@ class GlobalProblem:
         return Point(point.U, point.s * (hits / fitted if fitted > 0 else 0.0), point.V)
 
     def decompose(self, Q: Panel, A: Panel, V: Panel) -> Point:
-        """A Vᵀ as a point, Q an orthonormal basis of A's columns."""
+        """A Vᵀ as a point, with Q an orthonormal basis of A's columns."""
         Ut, s, Vt = _native.decompose(self.gram(Q, A), self.token)
         keep = np.arange(self.width) < self.rank
         U, V = self.turn(Q, Ut.T * keep), self.turn(V, Vt.T * keep)
         return Point(self.complete(U), np.where(keep, s, 0), self.complete(V))
 
     def complete(self, Q: Panel) -> Panel:
-        """Orthonormal columns, some of which are short because what they come from lacks rank, made whole by other
-        directions. They belong to singular values of 0, so that W stays what it is; but with columns that are not
-        orthonormal projections to the tangent space, and all that follows, would be wrong."""
+        """Replaces columns that are short, because Q's source lacks rank, by other orthonormal directions. Their
+        singular values are 0, so W does not change; but without orthonormal columns, projections to the tangent space
+        and all that follows would be wrong."""
         short = np.flatnonzero(np.diag(self.gram(Q, Q))[: self.rank] < 0.5)
         if len(short) == 0:
             return Q
@@ -122,15 +122,15 @@ class GlobalProblem:
         new = np.zeros_like(Q)
         new[:, short] = np.random.default_rng(len(short)).standard_normal((len(Q), len(short)), np.float32)
         new = self.outside(others, new)
-        # orthonormal() turns columns; those that are left of as many directions as are short, where it put them.
+        # orthonormal() mixes columns; take as many of those it filled as are short.
         found = np.flatnonzero(np.diag(self.gram(new, new)) > 0.5)[: len(short)]
         others[:, short[: len(found)]] = new[:, found]
         return others
 
     def outside(self, basis: Panel, A: Panel) -> Panel:
-        """An orthonormal basis of A's columns outside of what another spans; zero where nothing of them is left.
+        """An orthonormal basis of A's columns outside the span of another basis; zero where nothing is left.
 
-        A is orthogonal to the other basis already, but for rounding; and where A is little but rounding, its basis
+        A is already orthogonal to the other basis, except for rounding; but where A is mostly rounding, its basis
         would not be.
         """
         Q = orthonormal(A, self.token)
@@ -150,7 +150,7 @@ class GlobalProblem:
         return inner(XUS, XUS) - 2 * self.agreement(W, XU) + self.squares
 
     def gradient(self, W: Point) -> Tangent:
-        """The Euclidean gradient G projected: M = UᵀGV, Up = GV - UM, Vp = GᵀU - VMᵀ."""
+        """The projected Euclidean gradient G: M = UᵀGV, Up = GV - UM, Vp = GᵀU - VMᵀ."""
         XU = self.times(self.X, W.U)
         GV = self.times(self.X_by_column, 2 * (self.turn(XU, np.diag(W.s)) - self.times(self.Y, W.V)))
         across = self.turn(W.V, W.s[:, None] * self.gram(XU, XU))
@@ -170,7 +170,7 @@ class GlobalProblem:
         return self.tangent(new, AV, AU)
 
     def curvature(self, W: Point, xi: Tangent) -> float:
-        """|Xξ|², without making Xξ: its square is tr((XA)ᵀ(XA) BᵀB) for ξ = ABᵀ."""
+        """|Xξ|², without forming Xξ: it is tr((XA)ᵀ(XA) BᵀB) for ξ = ABᵀ."""
         A = self.times(self.X, self.turn(W.U, xi.M) + xi.Up)
         XU = self.times(self.X, W.U)
         # B = [V, Vp] and VᵀVp = 0.
@@ -193,8 +193,8 @@ class GlobalProblem:
 
 
 def fit_global(problem: GlobalProblem, W: Point, iterations: int, tolerance: float) -> tuple[Point, list[float]]:
-    """Algorithm 1 from W: the last point, and f before each iteration and at the end. The step is the best one along
-    W + tξ, where f is a parabola, halved until f falls after the retraction."""
+    """Algorithm 1 from W. Returns the last point, and f before each iteration and at the end. The step is the best
+    one along W + tξ, where f is a parabola, halved until f falls after the retraction."""
     history = [problem.objective(W)]
     gradient = problem.gradient(W)
     size = first_size = gradient.dot(gradient)
@@ -228,28 +228,28 @@ def fit_global(problem: GlobalProblem, W: Point, iterations: int, tolerance: flo
 
 
 class RXMLGlobal(Method):
-    """One regression for all labels, of low rank: small, fast to predict, and blind to rare labels.
+    """One low-rank regression for all labels: small, fast to predict, and blind to rare labels.
 
     Parameters
     ----------
     rank
-        Of W; at most the number of features, with the constant, and of labels.
+        The rank of W; limited by the number of features, with the constant, and of labels.
     iterations, tolerance
-        When training ends: after so many, or where the gradient is so much smaller than at the start.
+        When training ends: after `iterations`, or when the gradient is `tolerance` times that at the start.
     bias
         The value of the constant feature; 0 for none.
     seed
-        Of the start.
+        Seeds the start.
     normalize, tfidf, power
-        Scale rows to unit length; weight counts by inverse document frequency first; raise values to this power, from
-        0 to 1, before that: 0.5 damps what a row has much of.
+        Preprocessing, in this order: raise values to `power`, from 0 to 1 (0.5 damps large values); with `tfidf`,
+        weight counts by inverse document frequency; with `normalize`, scale rows to unit length.
     threads, engine
         How to compute; the model does not depend on them.
 
     Attributes
     ----------
     history_ : list
-        The objective before each iteration and at the end, of a model trained in this process.
+        The objective before each iteration and at the end, if the model was trained in this process.
 
     Examples
     --------
@@ -292,17 +292,17 @@ class RXMLGlobal(Method):
             check_count(name, getattr(self, name))
         check_count("seed", self.seed, low=0)
         check_number("tolerance", self.tolerance, 0)
-        self.preprocessing()  # checks what it is made of
+        self.preprocessing()  # checks its own parameters
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
 
     def plan(self, data: TrainingData) -> list[Task]:
-        """All labels hang together: one shard."""
+        """One shard: all labels are trained together."""
         return [Task(shard_name(0), None, 1.0)]
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         features = np.unique(data.X.indices)
-        resources.raise_if_cancelled()  # between steps that kernels do not watch over
+        resources.raise_if_cancelled()  # between steps outside the kernels, which check by themselves
         X = with_constant(data.X, features, data.bias)
         resources.raise_if_cancelled()
         n_labels = data.Y.shape[1]

@@ -1,4 +1,4 @@
-"""From data to a trained model: checks, shards on an engine, a directory that is written as they finish."""
+"""From data to a trained model: checks the data, trains shards on an engine, writes each as it finishes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Where a model goes, and how.
+    """Where to write a model, and how.
 
     Parameters
     ----------
     model_dir
         A directory or URL; None keeps the model in memory.
     resume
-        Whether an interrupted run is continued.
+        Whether to continue an interrupted run.
     progress
-        As `fit` takes it.
+        As for `fit`.
     accept_finished
-        Whether a finished model of the same data and parameters is taken as it is.
+        Whether to accept a finished model of the same data and parameters.
     """
 
     model_dir: PathLike | None = None
@@ -67,11 +67,11 @@ def train_model(
     Parameters
     ----------
     X, Y, model_dir, label_names, resume, progress
-        As `Method.fit` takes them.
+        As for `Method.fit`.
     accept_finished
-        Whether a finished model of the same data and parameters is taken as it is.
+        Whether to accept a finished model of the same data and parameters.
     extra_header, extra_parts
-        More to keep in the model than the method knows of: what stands before it, such as text.
+        More to keep in the model, such as the vocabulary of the texts that X was made from.
     """
     method.validate()
     X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
@@ -89,12 +89,12 @@ def train_model(
 
 
 def check_training(method: Method, X: Csr, Y: Csr, n_labels: int, names: Sequence[str] | None) -> None:
-    """Refuses data to train `n_labels` labels from that cannot be used, before anything is done with it."""
+    """Refuses data that cannot be used to train `n_labels` labels, before any work is done."""
     if X.shape[0] != Y.shape[0]:
         raise DataError(f"X and Y must have the same number of rows, but have {X.shape[0]} and {Y.shape[0]}")
     for what, size in (("row", X.shape[0]), ("feature", X.shape[1]), ("label", Y.shape[1])):
         if size == 0:
-            raise DataError(f"training needs at least one {what}, but there is none")
+            raise DataError(f"training needs at least one {what}, but there are none")
     if names is not None and len(names) != Y.shape[1]:
         raise DataError(f"there must be {Y.shape[1]} label names, but there are {len(names)}")
     check_fits(Estimate(64 * (X.shape[1] + n_labels), 0), "are there really so many features and labels?")
@@ -103,7 +103,7 @@ def check_training(method: Method, X: Csr, Y: Csr, n_labels: int, names: Sequenc
 
 
 def describe(method: Method, shape: tuple[int, int], n_labels: int, steps: Preprocessing) -> dict[str, Any]:
-    """The facts of the manifest."""
+    """The entries of the manifest."""
     return {
         "umpteen_version": __version__,
         "method": method.name,
@@ -125,7 +125,7 @@ def train_tasks(
     parts: dict[str, Part],
     target: Target,
 ) -> TrainedModel:
-    """Trains the tasks' shards and sets them behind those that are kept as they are."""
+    """Trains the tasks' shards and appends them to the kept ones."""
     names = [*kept, *(task.name for task in tasks)]
     with listening(target.progress, f"training {method.name}") as listener:
         if target.model_dir is None:
@@ -155,7 +155,7 @@ class ShardWork:
     writer: ModelWriter | None
 
     def __call__(self, task: Task, resources: Resources) -> tuple[Part | None, list[Any]]:
-        """The shard, if it is not written, and what was noted."""
+        """The shard, unless it was written, and the notes."""
         part = self.method.train_shard(self.data, task, resources)
         if self.writer is None:
             return part, resources.notes
@@ -165,7 +165,7 @@ class ShardWork:
     def share(self, *, writes: bool) -> ShardWork:
         method = copy.copy(self.method)
         method.engine = "local"
-        method.__dict__.pop("model_", None)  # shards are not trained from it
+        method.__dict__.pop("model_", None)  # training does not need it
         data = self.data.without_labels() if method.trains_by_label else self.data
         return ShardWork(method, data, self.writer if writes else None)
 
@@ -185,9 +185,9 @@ def train_shards(
     writer: ModelWriter | None,
     listener: Listener,
 ) -> dict[str, Part]:
-    """Hands the tasks that are left to the engine and reports progress.
+    """Runs the remaining tasks on the engine and reports progress.
 
-    With a writer each worker writes its shard and forgets it; without one the shards are returned.
+    With a writer each worker writes its shard and drops it; without one the shards are returned.
     """
     left = [task for task in tasks if task.name not in finished]
     total = sum(task.cost for task in tasks)
@@ -199,7 +199,7 @@ def train_shards(
     for task, (part, notes) in engine.run(ShardWork(method, data, writer), left, method.parallelism):
         for note in notes:
             method.collect_note(task, note)
-        if part is not None and writer is not None:  # it was trained where our disk is not
+        if part is not None and writer is not None:  # trained on a machine without our disk
             writer.write_part(task.name, part)
         elif part is not None:
             shards[task.name] = part

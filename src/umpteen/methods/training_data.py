@@ -1,4 +1,4 @@
-"""What shards are trained from."""
+"""The data that shards are trained from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from umpteen.data.matrix import Csr, make_csr
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What every shard is trained from; shared and read-only."""
+    """The data that every shard is trained from; shared and read-only."""
 
     X: Csr  # preprocessed, without the bias column
     Y: Csr
@@ -27,7 +27,7 @@ class TrainingData:
         return self.Y.tocsc()  # SciPy's conversion sorts
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "rows_of"}  # Y says it all
+        return {key: value for key, value in self.__dict__.items() if key != "rows_of"}  # made again from Y
 
     def without_labels(self) -> TrainingData:
         return replace(self, Y=make_csr(np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(self.Y.shape[0] + 1),
@@ -38,7 +38,7 @@ class TrainingData:
         return SomeLabels(labels, own.indptr, own.indices)
 
     def with_labels(self, some: SomeLabels) -> TrainingData:
-        """The same data with these labels only, under the ids they have among all."""
+        """The same data with only these labels, which keep their ids."""
         counts = np.zeros(self.Y.shape[1] + 1, np.int64)
         counts[some.labels + 1] = np.diff(some.indptr)  # rising ids, so the rows are in order
         ones = np.ones(len(some.rows), np.float32)
@@ -47,7 +47,7 @@ class TrainingData:
 
 
 class SomeLabels(NamedTuple):
-    """The rows of some labels, whose ids rise: those of the i-th are rows[indptr[i]:indptr[i + 1]]."""
+    """The rows of some labels, in rising order of id: those of the i-th are rows[indptr[i]:indptr[i + 1]]."""
 
     labels: NDArray[np.int32]
     indptr: NDArray[Any]
