@@ -370,7 +370,8 @@ class RXML(Method):
             own, near, similarities = model.near_rows(X, threads=self.threads)
             top_k, best = min(5, data.Y.shape[1]), (-1.0, usual.knn, usual.sharpness)
             for knn in knns:
-                voters = (own, *(nearest_of(found, model.n_learners, knn) for found in (near, similarities)))
+                rows, how_similar = (nearest_of(found, model.n_learners, knn) for found in (near, similarities))
+                voters = own, rows, how_similar
                 for sharpness in sharpnesses:
                     labels = model.vote(voters, top_k, sharpness=sharpness, threads=self.threads)
                     hits = _native.find_hits(offsets(Y), Y.indices, Y.shape[1], labels, resolve_threads(self.threads))
