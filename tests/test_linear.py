@@ -277,7 +277,7 @@ def test_half_precision_is_decoded_right(simd):
 
 
 def test_too_much_for_a_shard_is_refused():
-    with pytest.raises(ParamError, match="a shard may hold 65536 labels .* but has 65537"):
+    with pytest.raises(ParamError, match="a shard may have at most 65536 labels .* but has 65537"):
         LinearShard.from_weights(sp.csr_matrix((65537, 2), dtype=np.float32), np.zeros(65537), np.arange(65537))
     with pytest.raises(ParamError, match="weight_type must be one of float16, float32, but is 'int8'"):
         LinearShard.from_weights(sp.csr_matrix((1, 2)), [0], [0], "int8")

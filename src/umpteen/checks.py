@@ -330,7 +330,7 @@ def check_bad_questions_are_refused(case: Case) -> None:
     for top_k in (2**31, 2**62, 2**70):
         with _refuses(ParamError, "top_k must be at most 2147483647, but is"):
             case.fitted.predict_topk(case.X, top_k)
-    with _refuses(MemoryLimitError, "ask for fewer labels or fewer rows"):
+    with _refuses(MemoryLimitError, "rank fewer labels or fewer rows"):
         case.fitted.predict_topk(case.X, 2**31 - 1)
     with _refuses(DataError, "X must hold finite 32-bit numbers"):
         case.fitted.predict_topk(np.full((2, width), np.nan))

@@ -1,1 +1,1 @@
-"""What each family of models stores and how it scores."""
+"""Families of models: what each stores and how it scores."""

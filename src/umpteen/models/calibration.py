@@ -1,10 +1,10 @@
 """From scores to probabilities, and from probabilities to decisions.
 
-Fitted on rows the model was not trained on. One rising curve takes scores to probabilities: the share of hits among
+Fitted on rows the model was not trained on. One rising curve maps scores to probabilities: the share of hits among
 held-out predictions with about that score, made monotone by pooling neighbours that fall (isotonic regression). It is
 the same for all labels and rises, so it never changes a ranking. Thresholds are probabilities: one for all labels,
-which maximises micro F1; and one for each label, for macro F1: between the one that maximises the label's own F1 and
-the common one that maximises macro F1, the nearer to the first the more held-out rows the label has.
+which maximises micro F1; and one for each label, for macro F1. The latter lies between the threshold that maximises
+the label's own F1 and the common one that maximises macro F1; more held-out rows bring it nearer to the first.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from umpteen.storage.store import Part
 
 Floats = NDArray[np.float64]
 
-#: Groups of predictions of like score that the curve is drawn through; each has at least `_PER_GROUP`.
+#: The curve is fitted to at most this many groups of predictions with similar scores, at least `_PER_GROUP` in each.
 _GROUPS = 500
 _PER_GROUP = 20
 
-#: A label's own threshold counts as much as that of all labels when so many held-out rows have it. With fewer it
-#: would be fitted to their accidents.
+#: With this many held-out rows a label's own threshold counts as much as the common one; with fewer it would overfit.
 _ROWS_FOR_THRESHOLD = 10
-_CUTS = 64  # tried for the threshold of all labels that is best for macro F1
+_CUTS = 64  # common thresholds tried for the best macro F1
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,29 +35,29 @@ class Calibration:
 
     scores: NDArray[np.float32]  # knots of the curve, rising
     probabilities: NDArray[np.float32]  # at the knots, never falling
-    threshold: float  # the probability from which on to give labels, for the best micro F1
+    threshold: float  # give labels with at least this probability, for the best micro F1
     label_thresholds: NDArray[np.float32]  # the same for each label, for the best macro F1
-    n_rows: int  # it was fitted on
+    n_rows: int  # how many rows it was fitted on
 
     @classmethod
     def fit(
         cls, labels: NDArray[np.int32], scores: NDArray[np.float32], hits: NDArray[Any], n_true: NDArray[np.int64]
     ) -> Calibration:
-        """From ranked predictions on held-out rows.
+        """Fits a calibration to ranked predictions on held-out rows.
 
         Parameters
         ----------
         labels, scores : n_rows x top_k
-            As `predict_topk` gives them.
+            As `predict_topk` returns them.
         hits : bool, n_rows x top_k
             Which of them are right.
         n_true : n_labels
-            In how many of the rows each label is right.
+            How many of the rows have each label.
         """
         given = labels >= 0
         label, score, hit = labels[given], scores[given].astype(np.float64), hits[given].astype(bool)
         if len(score) == 0:
-            raise DataError("calibration needs at least one prediction on held-out rows, but there is none")
+            raise DataError("calibration needs at least one prediction on held-out rows, but there are none")
         knots, values = _fit_curve(score, hit)
         curve = cls(knots.astype(np.float32), values.astype(np.float32), 0.5, np.zeros(0, np.float32), len(labels))
         probability = curve.to_probabilities(score)
@@ -71,13 +70,13 @@ class Calibration:
         return cls(curve.scores, curve.probabilities, float(best[0]), own.astype(np.float32), len(labels))
 
     def to_probabilities(self, scores: ArrayLike) -> NDArray[np.float32]:
-        """Probabilities of scores; -inf, which pads, gives 0."""
+        """Probabilities of scores; the padding -inf becomes 0."""
         given = np.asarray(scores, np.float64)
         found = np.interp(given, self.scores.astype(np.float64), self.probabilities.astype(np.float64))
         return np.where(np.isneginf(given), 0, found).astype(np.float32)
 
     def thresholds(self, labels: NDArray[np.int32], per_label: bool) -> NDArray[np.float32]:
-        """The threshold of each of these labels, -1 pads included; a label added since has that of all."""
+        """The threshold of each of these labels, including -1 for padding; a label added later has the common one."""
         out = np.full(labels.shape, self.threshold, np.float32)
         if per_label:
             known = (labels >= 0) & (labels < len(self.label_thresholds))
@@ -107,7 +106,7 @@ class Calibration:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelCorruptError(f"the calibration is not usable: {error}") from error
         if not sound:
-            raise ModelCorruptError("the calibration must be a curve that rises from score to probability")
+            raise ModelCorruptError("the calibration must be a rising curve from scores to probabilities in [0, 1]")
         return curve
 
     def to_part(self) -> Part:
@@ -120,15 +119,15 @@ class Calibration:
 
 
 def count_labels_to_give(probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
-    """How many of each row's ranked labels to give: as many as maximise the F1 to be expected.
+    """How many of each row's ranked labels to give: as many as maximise the expected F1.
 
-    Of k labels given, the sum of the first k probabilities are expected to be right, and all probabilities add up to
-    how many there are: F1 is about twice the first sum by k plus the second.
+    The sum of the first k probabilities is the expected number of hits among k labels, and the sum of all is the
+    expected number of true labels. F1 is about 2 · first sum / (k + second sum).
 
     Parameters
     ----------
     probabilities : n_rows x top_k
-        Falling; 0 pads.
+        In falling order, padded with 0.
     """
     right = np.cumsum(probabilities, axis=1, dtype=np.float64)
     given = np.arange(1, probabilities.shape[1] + 1)
@@ -137,7 +136,7 @@ def count_labels_to_give(probabilities: NDArray[np.float32]) -> NDArray[np.int64
 
 
 def _fit_curve(score: Floats, hit: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Knots and probabilities: means of groups of like score, pooled until they rise."""
+    """Knots and probabilities: means of groups of similar scores, pooled until they rise."""
     order = np.argsort(score, kind="stable")
     score, hit = score[order], hit[order]
     n_groups = max(1, min(_GROUPS, len(score) // _PER_GROUP))
@@ -157,20 +156,20 @@ def _fit_curve(score: Floats, hit: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     knots = (total / n).astype(np.float32).astype(np.float64)
     least = 0.5 / (len(score) + 1)  # nothing is certain
     values = np.clip(hits / n, least, 1 - least)
-    rises = np.append(np.diff(knots) > 0, True)  # two means may be one in 32 bits
+    rises = np.append(np.diff(knots) > 0, True)  # two means may be equal in 32 bits
     return knots[rises], values[rises]
 
 
 def _best_macro_cut(
     label: NDArray[np.int32], hit: NDArray[np.bool_], probability: NDArray[np.float32], n_true: NDArray[Any]
 ) -> float:
-    """The one probability at which to cut for the best mean of the labels' F1."""
+    """The common threshold with the best mean of the labels' F1."""
 
     def macro_f1(cut: float) -> float:
         given = probability >= cut
-        said = np.bincount(label[given], minlength=len(n_true))
+        n_given = np.bincount(label[given], minlength=len(n_true))
         right = np.bincount(label[given & hit], minlength=len(n_true))
-        return float(np.sum(2 * right / np.maximum(said + n_true, 1)))
+        return float(np.sum(2 * right / np.maximum(n_given + n_true, 1)))
 
     cuts = np.unique(np.quantile(probability, np.linspace(0, 1, _CUTS)))
     return float(max(cuts, key=macro_f1))
@@ -179,7 +178,7 @@ def _best_macro_cut(
 def _best_cuts(
     group: NDArray[Any], score: Floats, hit: NDArray[np.bool_], probability: NDArray[np.float32], n_true: NDArray[Any]
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """For each group of predictions the probability at which to cut for the best F1, and whether there is any."""
+    """For each group of predictions, the threshold with the best F1, and whether any F1 is above 0."""
     order = np.lexsort((-score, group))
     group, score, hit, probability = group[order], score[order], hit[order], probability[order]
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
@@ -188,7 +187,7 @@ def _best_cuts(
     before: NDArray[np.int64] = np.repeat((so_far - hit)[starts], np.diff(np.append(starts, len(group))))
     right = so_far - before
     f1 = 2 * right / (rank + 1 + n_true[group])
-    # Not in the middle of equal scores.
+    # Never cut between equal scores.
     last_of_equals = np.append((score[1:] != score[:-1]) | (group[1:] != group[:-1]), True)
     f1 = np.where(last_of_equals, f1, -1)
     best = np.maximum.reduceat(f1, starts)
@@ -197,7 +196,7 @@ def _best_cuts(
     below = np.minimum(at + 1, len(group) - 1)
     same = (below > at) & (group[below] == group[at])
     cut = np.where(same, (probability[at].astype(np.float64) + probability[below]) / 2, probability[at] / 2)
-    # Where both sides have one probability the cut cannot fall between them; all of them are given.
+    # If both sides have the same probability, no threshold separates them; all are given.
     cuts, found = np.full(len(n_true), 0.5), np.zeros(len(n_true), bool)
     cuts[group[starts]] = cut
     found[group[starts]] = best > 0

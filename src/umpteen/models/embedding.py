@@ -1,9 +1,9 @@
-"""Embedding models: rows of the training set in a small space, and what takes a new row there.
+"""Embedding models: the training rows in a small space, and the map that takes a new row there.
 
 A shard is one cluster of one learner. A row goes to the nearest cluster of each learner, is embedded by that
 cluster's V, and takes the labels of the nearest training rows there; each near row votes with
-``exp(sharpness · (similarity - best))``, which is 1 where the sharpness is 0, and votes are summed over learners. V
-and the embeddings are 16-bit floats; cpp/include/umpteen/embedding.hpp specifies the layout.
+``exp(sharpness · (similarity - best))``, which is 1 if the sharpness is 0, and votes are summed over learners. V and
+the embeddings are 16-bit floats; cpp/include/umpteen/embedding.hpp specifies the layout.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _ARRAYS = ("features", "centre", "regressor", "embedded", "offsets", "label_ptr"
 _FACTS = ("learner", "rank", "centre_offset", "scale", "bias", "knn", "sharpness")
 SIMILARITIES = ("cosine", "euclidean")
 INDEXES = ("exact", "usearch")
-#: Rows that may vote, in each learner: room for them is made before it is known how many there are.
+#: The most rows that vote in each learner: memory for them is allocated before their number is known.
 MAX_KNN = 65536
 
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """One cluster, as it lies in its files."""
+    """One cluster, as stored in its files."""
 
-    features: NDArray[np.int32]  # that occur in the cluster, rising
+    features: NDArray[np.int32]  # those that occur in the cluster, rising
     centre: NDArray[np.float32]  # one entry per feature
     regressor: NDArray[np.float16]  # V: features and the bias x padded rank
     embedded: NDArray[np.float16]  # Z: blocks x rank x 16
@@ -65,12 +65,12 @@ class Cluster:
         if similarity == "cosine":
             factor = 1.0
             Z = Z * np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1), 0)[:, None]
-        else:  # at a scale where lengths are about 1, so that one sharpness means the same in all clusters
+        else:  # scaled so that lengths are about 1 and one sharpness means the same in all clusters
             mean = float(np.sqrt(np.square(lengths).mean())) if n else 0.0
             factor = 1 / mean if mean > 0 else 1.0
             Z = Z * factor
         largest = float(np.abs(V).max(initial=0)) or 1.0
-        scale = largest / 1024  # far from either end of what 16 bits hold
+        scale = largest / 1024  # far from both ends of the 16-bit range
         blocks = np.zeros((-(-n // 16) * 16, rank), np.float16)
         blocks[:n] = Z
         stored = blocks[:n].astype(np.float64)
@@ -95,8 +95,8 @@ class Cluster:
         cls, features: NDArray[np.int32], A: NDArray[np.float32], B: NDArray[np.float32], used: NDArray[np.bool_],
         rank: int, bias: float,
     ) -> Cluster:  # fmt: skip
-        """Labels in the place of rows, for models/low_rank.py: a score is x A b_l, B's rows have lengths of at most
-        about 1, and labels that are not `used` are never ranked."""
+        """A cluster of labels instead of rows, for models/low_rank.py: a score is x A b_l, B's rows have lengths of
+        at most about 1, and labels that are not `used` are never ranked."""
         n = len(B)
         blocks = np.zeros((-(-n // 16) * 16, rank), np.float16)
         blocks[:n] = B[:, :rank]
@@ -125,10 +125,14 @@ class Cluster:
         facts = [part.scalars.get(name) for name in _FACTS]
         good = all(isinstance(fact, (int, float)) and abs(fact) < np.inf for fact in facts)
         if missing or not good or part.scalars.get("similarity") not in SIMILARITIES:
-            raise ModelCorruptError(f"a cluster needs its arrays and its facts ({sorted(missing)}, {facts})")
+            raise ModelCorruptError(
+                f"a cluster must have all its arrays and numbers, but lacks {sorted(missing)} and has {facts}"
+            )
         rank, shapes = part.scalars["rank"], [part.arrays[name].shape for name in ("embedded", "regressor")]
         if not isinstance(rank, int) or len(shapes[0]) != 3 or shapes[0][1] != rank or shapes[1][1:] < (rank,):
-            raise ModelCorruptError(f"a cluster of rank {rank} cannot have embeddings and V of shapes {shapes}")
+            raise ModelCorruptError(
+                f"embeddings and V of a cluster must have rank {rank}, but their shapes are {shapes}"
+            )
         names = (*_FACTS, "similarity")
         return cls(**{name: part.arrays[name] for name in _ARRAYS} | {name: part.scalars[name] for name in names})
 
@@ -137,7 +141,7 @@ class Cluster:
         return Part({name: getattr(self, name) for name in _ARRAYS}, {name: getattr(self, name) for name in names})
 
     def add_to(self, scorer: Any) -> None:
-        """Hands the arrays to a native scorer, which refuses what it cannot use."""
+        """Passes the arrays to a native scorer, which raises if it cannot use them."""
         scorer.add_cluster(
             int(self.learner), self.features, self.centre, self.centre_offset, self.regressor, self.scale,
             self.embedded, self.offsets, self.label_ptr, self.labels,
@@ -148,7 +152,7 @@ class Cluster:
         return len(self.offsets)
 
     def moves(self, x: Csr, towards: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How far each feature of a row, and at the end the constant, moves it along a direction."""
+        """How far each feature of a row, and last the constant, moves it along a direction."""
         at = np.searchsorted(self.features, x.indices)
         known = np.flatnonzero(at < len(self.features))
         known = known[self.features[at[known]] == x.indices[known]]
@@ -185,11 +189,13 @@ class EmbeddingModel(Scorer):
         if not self.clusters:
             raise ModelCorruptError("an embedding model needs at least one cluster")
         first = self.clusters[0]
-        shared = {(c.bias, c.knn, c.sharpness, c.similarity) for c in self.clusters}
+        common = {(c.bias, c.knn, c.sharpness, c.similarity) for c in self.clusters}
         learners = {int(cluster.learner) for cluster in self.clusters}
         self.n_learners = len(learners)
-        if len(shared) > 1 or min(learners) != 0 or max(learners) != len(learners) - 1:
-            raise ModelCorruptError("clusters must agree on bias, knn, sharpness and similarity, and no learner lack")
+        if len(common) > 1 or min(learners) != 0 or max(learners) != len(learners) - 1:
+            raise ModelCorruptError(
+                "clusters must have the same bias, knn, sharpness and similarity, and learners must count from 0"
+            )
         self.knn = int(first.knn)
         if self.knn > MAX_KNN:
             raise ModelCorruptError(f"knn must be at most {MAX_KNN}, but is {self.knn}")
@@ -205,7 +211,7 @@ class EmbeddingModel(Scorer):
             raise ModelCorruptError(f"a cluster is not usable: {str(error).splitlines()[0]}") from error
 
     def __reduce__(self) -> Any:
-        # Pickle for process pools and copies; models on disk are directories without it.
+        # Pickle is for process pools and copies; models on disk do not use it.
         return _restore, (type(self), self.clusters, self.n_features, self.n_labels, self.index)
 
     @classmethod
@@ -216,7 +222,7 @@ class EmbeddingModel(Scorer):
         return [cluster.to_part() for cluster in self.clusters]
 
     def units(self) -> list[list[int]]:
-        """A learner's clusters stay together: a row goes to the nearest of them."""
+        """A learner's clusters stay together, because a row goes to the nearest of them."""
         learners = np.array([int(cluster.learner) for cluster in self.clusters])
         return [np.flatnonzero(learners == learner).tolist() for learner in range(self.n_learners)]
 
@@ -231,7 +237,7 @@ class EmbeddingModel(Scorer):
         return cls([replace(c, learner=numbers[int(c.learner)]) for c in clusters], n_features, n_labels)
 
     def score_part(self, X: Csr, top_k: int, *, threads: int | None, **_: Any) -> NearLabels:
-        """The labels of the rows the part's learners find near."""
+        """The labels of the near rows that the part's learners find."""
         if self._index is None:
             clusters, rows, similarity = self.near_rows(X, threads=threads)
         else:
@@ -270,29 +276,30 @@ class EmbeddingModel(Scorer):
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """As every scorer; only labels of near rows are ranked."""
+        """As for every scorer; only labels of near rows are ranked."""
         allowed = allow_labels(exclude, include, self.n_labels)
         mask = None if allowed is None else allowed.astype(np.uint8)
         return rank_labels(self._index or self._scorer, X, top_k, self.n_labels, threads, mask)
 
     def explain(self, x: Csr, label: int) -> Explanation:
-        """Which near rows voted for a label, and which features took the row to them.
+        """Which near rows voted for a label, and which features brought the row near them.
 
-        A feature moves the row along its row of V; what it moves towards the voters, each weighed by its vote, is its
-        part, at a scale where all parts add up to the score. `base` is the constant feature's.
+        A feature moves the row along its row of V. Its contribution is how far it moves the row towards the voters,
+        each weighted by its vote, scaled so that all contributions add up to the score. `base` is the constant
+        feature's.
         """
         clusters, rows, similar = (found[0] for found in self.near_rows(x, threads=1))
         shape = (self.n_learners, self.knn)
         parts, base, votes = np.zeros(x.nnz), 0.0, []
-        for learner, (near, how) in enumerate(zip(rows.reshape(shape), similar.reshape(shape), strict=True)):
+        for learner, (near, similarities) in enumerate(zip(rows.reshape(shape), similar.reshape(shape), strict=True)):
             one = self.clusters[clusters[learner]]
             towards = np.zeros(one.rank)
-            for row, s in zip(near.tolist(), how.tolist(), strict=True):
+            for row, s in zip(near.tolist(), similarities.tolist(), strict=True):
                 if row < 0:
                     continue
                 labels = one.labels[int(one.label_ptr[row]) : int(one.label_ptr[row + 1])].tolist()
                 if label in labels:
-                    vote = float(np.exp(one.sharpness * (s - float(how[0]))))
+                    vote = float(np.exp(one.sharpness * (s - float(similarities[0]))))
                     towards += vote * one.embedded[row // 16, :, row % 16].astype(np.float64)
                     votes.append({"learner": learner, "cluster": int(clusters[learner]), "row": row,
                                   "similarity": s, "vote": vote, "labels": labels})  # fmt: skip
@@ -303,7 +310,7 @@ class EmbeddingModel(Scorer):
         total = base + float(parts.sum())
         if votes and total > 0:
             parts, base = parts * (score / total), base * (score / total)
-        else:  # nothing led there: the constant took the row to its neighbours
+        else:  # no feature moved the row there: it is all due to the constant
             parts, base = np.zeros(x.nnz), score if votes else 0.0
         votes.sort(key=lambda vote: (-vote["vote"], vote["learner"], vote["row"]))
         note = count_votes(votes, "neighbour", "neighbours")
@@ -311,7 +318,7 @@ class EmbeddingModel(Scorer):
 
     @staticmethod
     def to_unit(scores: NDArray[Any]) -> NDArray[np.float32]:
-        """Votes are added up, so scores have no upper end."""
+        """Scores are sums of votes, so they have no upper limit."""
         given = scores.astype(np.float64)
         with np.errstate(invalid="ignore"):
             return unit_scores(given, given / (1 + given))
@@ -324,7 +331,7 @@ class EmbeddingModel(Scorer):
 
     @property
     def index(self) -> str:
-        """How near rows are searched."""
+        """How near rows are found."""
         return "exact" if self._index is None else "usearch"
 
     def settings(self) -> dict[str, Any]:
@@ -354,7 +361,7 @@ class EmbeddingModel(Scorer):
         self, near: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], top_k: int, *, sharpness: float,
         threads: int | None = None,
     ) -> NDArray[np.int32]:  # fmt: skip
-        """The best labels by near rows found before, with another sharpness or another number of rows."""
+        """The best labels by near rows that were found before, for another sharpness or number of rows."""
         labels: NDArray[np.int32] = self._scorer.vote(*near, top_k, resolve_threads(threads), None, sharpness)[0]
         return labels
 
@@ -366,17 +373,17 @@ def _restore(
 
 
 class NearLabels(NamedTuple):
-    """The labels of the rows that some learners find near; shapes are n_rows x learners x knn."""
+    """The labels of the near rows that some learners find; shapes are n_rows x learners x knn."""
 
     found: NDArray[np.bool_]
     similarity: NDArray[np.float32]
-    counts: NDArray[np.int64]  # labels of each near row
-    labels: NDArray[Any]  # theirs, one after the other
+    counts: NDArray[np.int64]  # number of labels of each near row
+    labels: NDArray[Any]  # the labels, row by row
 
 
 @dataclass(frozen=True)
 class EmbeddingMerger:
-    """Lets the rows that all learners found vote."""
+    """Counts the votes of the rows that all learners found."""
 
     n_learners: int
     n_labels: int
@@ -394,7 +401,7 @@ class EmbeddingMerger:
         threads: int | None,
     ) -> Ranking:
         n = X.shape[0]
-        # A model of the near rows alone, one cluster a learner: the kernel that counts the votes sees only labels.
+        # A model of only the near rows, one cluster per learner: the kernel that counts the votes needs only labels.
         scorer = _native.EmbeddingScorer(1, self.n_labels, self.n_learners, 0.0, False, self.knn, self.sharpness)
         nothing = (np.zeros(0, np.int32), np.zeros(0, np.float32), 0.0, np.zeros((1, 16), np.float16), 1.0)
         blank = (np.zeros((-(-n * self.knn // 16), 1, 16), np.float16), np.zeros(n * self.knn, np.float32))
@@ -422,8 +429,8 @@ class EmbeddingMerger:
 
 
 class ApproximateSearch:
-    """A graph over each cluster's embeddings, made when a row first falls into the cluster. Speaks as the native
-    scorer does."""
+    """A graph over each cluster's embeddings, built when a row first falls into the cluster. Has the native scorer's
+    interface."""
 
     def __init__(self, model: EmbeddingModel) -> None:
         try:
@@ -445,7 +452,7 @@ class ApproximateSearch:
             metric = "ip" if one.similarity == "cosine" else "l2sq"
             graph = self._make(ndim=one.rank, metric=metric, dtype="f32", expansion_search=max(64, 2 * one.knn))
             if one.n_rows:
-                graph.add(np.arange(one.n_rows, dtype=np.uint64), one.embeddings(), threads=1)  # in order: no chance
+                graph.add(np.arange(one.n_rows, dtype=np.uint64), one.embeddings(), threads=1)  # in a fixed order
             self._graphs[cluster] = graph
         return self._graphs[cluster]
 
@@ -467,7 +474,7 @@ class ApproximateSearch:
                 found = self.graph(int(cluster)).search(queries, k, threads=threads)
                 keys, distances = np.reshape(found.keys, (-1, k)), np.reshape(found.distances, (-1, k))
                 rows[mine, learner, :k] = keys.astype(np.int64)
-                # Up to a constant of the query, which the vote does not see.
+                # Up to a constant per query, which does not change the votes.
                 similarity[mine, learner, :k] = 1 - distances if one.similarity == "cosine" else -distances / 2
         return clusters, rows.reshape(n, -1), similarity.reshape(n, -1)
 

@@ -1,4 +1,4 @@
-"""Why a model gave a label to a row, in a form that every family can fill in."""
+"""Why a model gave a label to a row, in one form for all families."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What spoke for and against a label.
+    """What counts for and against a label.
 
     Attributes
     ----------
     label : int
     score : float
-        What `predict_topk` says; -inf if the label cannot be ranked for this row.
+        The score in `predict_topk`; -inf if the label cannot be ranked for this row.
     family : str
-        Of the model, as families.py names it.
+        The model's family, as named in families.py.
     base : float
-        The part of the score that no feature of the row had a hand in.
+        The part of the score that comes from no feature of the row.
     features : array of int
-        Features of the row that had one, the largest contribution first.
+        Features of the row that contribute, the largest contribution first.
     contributions : array of float
-        Theirs. With `base` they add up to `explained`.
+        Their contributions. With `base` they add up to `explained`.
     explained : float
-        The score, where it is a sum of contributions; else, as the class of the model says, what they are shares of.
+        The score, if it is a sum of contributions; else the total they are shares of, see the model's class.
     votes : list of dict
-        What voted, the strongest first: trees with their leaf and splits, or neighbours. Empty for linear models.
+        The voters, strongest first: trees with their leaf and splits, or neighbours. Empty for linear models.
     note : str
         The votes in a few words, such as "3 trees voted for it"; empty where nothing votes.
     """
@@ -56,7 +56,7 @@ class Explanation:
         votes: list[dict[str, Any]] | None = None,
         note: str = "",
     ) -> Explanation:
-        """Drops features without a contribution and sorts the others."""
+        """Drops features that contribute nothing and sorts the others."""
         kept = np.flatnonzero(contributions)
         order = kept[np.lexsort((features[kept], -np.abs(contributions[kept])))]
         values = contributions[order].astype(np.float64)

@@ -1,4 +1,4 @@
-"""The families of models, by the name a manifest gives."""
+"""The families of models, by their name in manifests."""
 
 from __future__ import annotations
 

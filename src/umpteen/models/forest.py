@@ -1,9 +1,9 @@
 """Forests: trees whose inner nodes are sparse hyperplanes and whose leaves are short lists of labels.
 
 A tree is one shard. A row goes to the first child of a node if ``w·x > 0``, else to the second; a label's score is
-the mean over the trees of its score in the leaf the row ends in. Only the sign of w·x counts, so a node's weights are
-float16 at a scale of their own; their features are kept as 8- or 16-bit distances; leaf scores are 16-bit fractions.
-No row ids are kept. cpp/include/umpteen/forest.hpp specifies the layout.
+the mean over the trees of its score in the row's leaf. Only the sign of w·x counts, so a node's weights are float16
+with a scale per node; their features are stored as 8- or 16-bit distances; leaf scores are 16-bit fractions. No row
+ids are kept. cpp/include/umpteen/forest.hpp specifies the layout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FACTS = ("bias", "scale", "mean_depth")
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """One tree, as it lies in its files."""
+    """One tree, as stored in its files."""
 
     children: NDArray[np.int32]  # 2 per inner node: an inner node, or ~leaf
     weight_ptr: NDArray[np.uint32]  # n_inner + 1
@@ -40,7 +40,7 @@ class Tree:
     weights: NDArray[np.float16]
     leaf_ptr: NDArray[np.uint32]  # n_leaves + 1
     leaf_labels: NDArray[Any]  # uint16 or int32
-    leaf_scores: NDArray[np.uint16]  # 65535 is `scale`
+    leaf_scores: NDArray[np.uint16]  # 65535 means `scale`
     bias: float  # the value of the constant feature
     scale: float
     mean_depth: float  # of the training rows' leaves
@@ -51,7 +51,8 @@ class Tree:
         facts = [part.scalars.get(name) for name in _FACTS]
         if missing or not all(isinstance(fact, (int, float)) and 0 <= fact < np.inf for fact in facts):
             raise ModelCorruptError(
-                f"a tree needs its arrays, and a bias, scale and mean depth not below 0 ({sorted(missing)}, {facts})"
+                f"a tree must have all its arrays, and a bias, scale and mean depth of at least 0, but lacks "
+                f"{sorted(missing)} and has {facts}"
             )
         fields = {name: part.arrays[name] for name in _ARRAYS} | {name: part.scalars[name] for name in _FACTS}
         return cls(**fields)
@@ -64,7 +65,7 @@ class Tree:
         return len(self.leaf_ptr) - 1
 
     def features(self) -> NDArray[np.int64]:
-        """The feature of every stored weight, those of 0 that only bridge a gap included."""
+        """The feature of every stored weight, including weights of 0 that only bridge a gap."""
         features = np.cumsum(self.gaps, dtype=np.int64)
         starts = self.weight_ptr[:-1].astype(np.int64)
         before = np.concatenate([[0], features])[starts]
@@ -84,7 +85,7 @@ class Tree:
         return path[::-1]
 
     def node_weights(self, node: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """An inner node's features, the constant among them, and its weights."""
+        """An inner node's features, including the constant, and its weights."""
         run = slice(int(self.weight_ptr[node]), int(self.weight_ptr[node + 1]))
         return np.cumsum(self.gaps[run], dtype=np.int64), self.weights[run].astype(np.float64)
 
@@ -111,7 +112,7 @@ def leaf_depths(children: NDArray[np.int32]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Centroids:
-    """A block of label centroids, which re-rank what the trees name; see PfastreXML."""
+    """A block of label centroids, which re-rank the labels from the trees; see PfastreXML."""
 
     shard: LinearShard  # with a bias of -|m|²/2
     alpha: float
@@ -126,7 +127,7 @@ class Centroids:
         return cls(LinearShard.from_part(part), *values)  # type: ignore[arg-type]
 
     def add_to(self, scorer: Any) -> None:
-        """Hands the arrays to a native scorer, which refuses what it cannot use."""
+        """Passes the arrays to a native scorer, which raises if it cannot use them."""
         shard = self.shard
         scorer.add_centroids(
             shard.indptr, shard.position_ptr, shard.positions, shard.weights, shard.bias, shard.label_ids, shard.scale
@@ -140,7 +141,7 @@ class Centroids:
 
 
 class ForestModel(Scorer):
-    """The mean of some trees, and, where there are any, label centroids that re-rank it.
+    """The mean of some trees, optionally re-ranked by label centroids.
 
     Parameters
     ----------
@@ -165,7 +166,7 @@ class ForestModel(Scorer):
         if not self.trees:
             raise ModelCorruptError("a forest needs at least one tree")
         if len({(tree.bias, tree.scale) for tree in self.trees}) > 1:
-            raise ModelCorruptError("the trees of a forest must have one bias and one scale")
+            raise ModelCorruptError("the trees of a forest must all have the same bias and scale")
         self._scorer = _native.ForestScorer(n_features, n_labels, self.trees[0].bias, self.trees[0].scale)
         try:
             for tree in self.trees:
@@ -176,7 +177,7 @@ class ForestModel(Scorer):
             raise ModelCorruptError(f"a tree is not usable: {str(error).splitlines()[0]}") from error
 
     def __reduce__(self) -> Any:
-        # Pickle for process pools and copies; models on disk are directories without it.
+        # Pickle is for process pools and copies; models on disk do not use it.
         return ForestModel, (self.trees, self.n_features, self.n_labels, self.centroids)
 
     @classmethod
@@ -191,7 +192,7 @@ class ForestModel(Scorer):
         )
 
     def to_parts(self) -> list[Part]:
-        """Centroids first, so that trees can be added behind."""
+        """Centroids first, so that trees can be appended."""
         return [block.to_part() for block in self.centroids] + [tree.to_part() for tree in self.trees]
 
     def units(self) -> list[list[int]]:
@@ -212,12 +213,12 @@ class ForestModel(Scorer):
             begins, ends = tree.leaf_ptr[own].astype(np.int64), tree.leaf_ptr[own + 1].astype(np.int64)
             places = ranges(begins, ends)
             found = tree.leaf_labels[places].astype(np.int32)
-            good = (found >= 0) & (found < self.n_labels)  # SciPy would trust them
+            good = (found >= 0) & (found < self.n_labels)  # SciPy does not check them
             rows.append(np.repeat(np.arange(X.shape[0]), ends - begins)[good])
             labels.append(found[good])
             scores.append(tree.leaf_scores[places[good]].astype(np.int64))
         entries = (np.concatenate(scores), (np.concatenate(rows), np.concatenate(labels)))
-        sums: Csr = sp.csr_matrix(entries, shape=(X.shape[0], self.n_labels))  # adds up what is twice
+        sums: Csr = sp.csr_matrix(entries, shape=(X.shape[0], self.n_labels))  # adds up duplicates
         return sums
 
     def describe(self) -> dict[str, Any]:
@@ -238,10 +239,10 @@ class ForestModel(Scorer):
     def explain(self, x: Csr, label: int) -> Explanation:
         """Which trees voted for a label, and which features led there.
 
-        The trees' mean is shared out: each tree's vote in equal parts over the splits on the way to its leaf, and
-        there over the features that pushed the row to the side it took, by how hard they pushed. `base` is what the
-        constant feature pushed, and the votes of trees that never split. They add up to the trees' mean, which is
-        the score unless centroids re-rank it.
+        Each tree's vote is divided equally between the splits on the way to its leaf, and each split's part between
+        the features that pushed the row to its side, in proportion to their push. `base` is the constant feature's
+        part and the votes of trees that never split. All add up to the trees' mean, which is the score unless
+        centroids re-rank it.
         """
         dense = np.zeros(self.n_features + 1)
         dense[x.indices] = x.data
@@ -268,7 +269,7 @@ class ForestModel(Scorer):
                 towards = np.maximum(pushes, 0)
                 if towards.sum() > 0:
                     np.add.at(shares, features, vote / len(path) * towards / towards.sum())
-                else:  # no feature at all: a row goes to the second side by default
+                else:  # no feature pushed: a row goes to the second side by default
                     shares[-1] += vote / len(path)
             unsplit += 0.0 if path else vote
             votes.append({"tree": number, "leaf": leaf, "score": vote, "splits": splits})
@@ -283,7 +284,7 @@ class ForestModel(Scorer):
 
     @staticmethod
     def to_unit(scores: NDArray[Any]) -> NDArray[np.float32]:
-        """Scores are shares of the trees already."""
+        """Scores are already shares of the trees."""
         return unit_scores(scores, np.clip(scores.astype(np.float64), 0, 1))
 
     def predict_topk(
@@ -295,7 +296,7 @@ class ForestModel(Scorer):
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """As every scorer; only labels of the leaves a row ends in are ranked."""
+        """As for every scorer; only labels in the row's leaves are ranked."""
         allowed = allow_labels(exclude, include, self.n_labels)
         mask = None if allowed is None else allowed.astype(np.uint8)
         return rank_labels(self._scorer, X, top_k, self.n_labels, threads, mask)
@@ -303,7 +304,7 @@ class ForestModel(Scorer):
 
 @dataclass(frozen=True, eq=False)
 class ForestMerger:
-    """Adds up the scores of trees, and lets the centroids vote, which are not divided."""
+    """Adds up the scores of trees, then re-ranks by the centroids, which are not divided into parts."""
 
     centroids: list[Centroids]
     n_trees: int

@@ -1,9 +1,9 @@
-"""Label trees: inner nodes tell their children apart, the last ones labels.
+"""Label trees: each node separates its children, and the children of the last nodes are labels.
 
-A part is some nodes of one tree: its top, or one or more of its subtrees. The nodes of a tree are numbered through
-its parts, children behind their parent. A node is a small linear model (models/linear.py) of one weight vector per
-child, over those features alone that it has weights for: a row meets few nodes, and of their features few. The arrays
-of a part hold its nodes one behind the other; cpp/include/umpteen/label_tree.hpp says how they are searched.
+A part is some nodes of one tree: its top, or one or more of its subtrees. The nodes of a tree are numbered across its
+parts, children after their parent. A node is a small linear model (models/linear.py) with one weight vector per child
+and only the features it has weights for: a row visits few nodes, and has few of their features. The arrays of a part
+hold its nodes one after the other; cpp/include/umpteen/label_tree.hpp describes the search.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from umpteen.storage.store import Part
 
 @dataclass(frozen=True, eq=False)
 class TreePart:
-    """Some nodes of a tree, as they lie in their files."""
+    """Some nodes of a tree, as stored in their files."""
 
     child_ptr: NDArray[np.int64]  # n_nodes + 1
     children: NDArray[np.int32]  # labels, or ~node
     feature_ptr: NDArray[np.int64]  # n_nodes + 1
     features: NDArray[np.int32]  # of each node, rising
-    indptr: NDArray[np.uint32]  # one more per node than it has features; within the node
+    indptr: NDArray[np.uint32]  # per node, one entry more than it has features; counts within the node
     position_ptr: NDArray[np.uint32]  # likewise
     position_start: NDArray[np.int64]  # n_nodes + 1
     positions: NDArray[np.uint16]
@@ -51,7 +51,8 @@ class TreePart:
         begins = part.scalars.get("begins_tree")
         if missing or not isinstance(begins, bool):
             raise ModelCorruptError(
-                f"a part of a label tree needs its arrays and begins_tree ({sorted(missing)}, {begins})"
+                f"a part of a label tree must have all its arrays and begins_tree, but lacks {sorted(missing)} and "
+                f"begins_tree is {begins}"
             )
         return cls(**{name: part.arrays[name] for name in _ARRAYS}, begins_tree=begins)
 
@@ -99,7 +100,7 @@ class LabelTreeModel(Scorer):
     n_features, n_labels
         The model's shape. Labels in no tree are never ranked.
     beam
-        How many nodes of a level are followed.
+        How many nodes of a level to follow.
     """
 
     family = "label-tree"
@@ -119,7 +120,7 @@ class LabelTreeModel(Scorer):
             raise ModelCorruptError(f"a label tree is not usable: {str(error).splitlines()[0]}") from error
 
     def __reduce__(self) -> Any:
-        # Pickle for process pools and copies; models on disk are directories without it.
+        # Pickle is for process pools and copies; models on disk do not use it.
         return LabelTreeModel, (self.parts, self.n_features, self.n_labels, self.beam)
 
     @classmethod
@@ -133,12 +134,12 @@ class LabelTreeModel(Scorer):
         return {"beam": self.beam}
 
     def configured(self, params: Mapping[str, Any]) -> Self:
-        """`beam` is how many nodes of a level are followed."""
+        """`beam` is how many nodes of a level to follow."""
         beam = check_count("beam", params.get("beam", self.beam))
         return self if beam == self.beam else self._altered(beam=beam)
 
     def units(self) -> list[list[int]]:
-        """All parts stay together: the search goes back and forth between the top of a tree and what is below."""
+        """All parts stay together: the search alternates between the top of a tree and its subtrees."""
         return [list(range(len(self.parts)))]
 
     def merger(self) -> Merger:
@@ -147,7 +148,7 @@ class LabelTreeModel(Scorer):
     from_some_parts = from_parts
 
     def score_part(self, X: Csr, top_k: int, **options: Any) -> Ranking:
-        """The ranking: there is one part only."""
+        """The ranking: there is only one part."""
         return self.predict_topk(X, top_k, **options)
 
     @property
@@ -177,17 +178,18 @@ class LabelTreeModel(Scorer):
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """As every scorer; only labels that the beam reaches are ranked, and it follows only nodes that have some."""
+        """As for every scorer; only labels that the beam reaches are ranked. It follows only nodes above allowed
+        labels."""
         allowed = allow_labels(exclude, include, self.n_labels)
         mask = None if allowed is None else allowed.astype(np.uint8)
         return rank_labels(_Search(self._scorer, self.beam), X, top_k, self.n_labels, threads, mask)
 
     def explain(self, x: Csr, label: int) -> Explanation:
-        """What spoke for and against the label along its path, whether or not the beam came there.
+        """What counts for and against the label along its path, whether or not the beam reached it.
 
-        In each tree the contributions are those to the margins of the nodes on the way, the label's own last, summed
-        up; in a forest their mean. `base` is that of the biases. The score is not this sum but mostly falls with
-        how much each margin lacks to 1; `votes` has the path of each tree with its margins.
+        In each tree the contributions are summed over the margins of the nodes on the way, including the label's own;
+        several trees are averaged. `base` is the part of the biases. The score is not this sum: it mostly falls with
+        how far each margin is below 1. `votes` has the path of each tree with its margins.
         """
         dense = np.zeros(self.n_features + 1)
         dense[x.indices] = x.data
@@ -203,7 +205,7 @@ class LabelTreeModel(Scorer):
                 totals[features] += shares / len(trees)
                 base += float(shard.bias[position]) / len(trees)
                 path.append({"child": position, "margin": float(shard.bias[position]) + float(shares.sum())})
-            votes.append({"tree": number, "path": path, "score": sum(judge(step["margin"]) for step in path)})
+            votes.append({"tree": number, "path": path, "score": sum(score_margin(step["margin"]) for step in path)})
         votes.sort(key=lambda vote: (-vote["score"], vote["tree"]))
         _, scores = self.predict_topk(x, 1, include=[label], threads=1)
         return Explanation.build(
@@ -213,7 +215,7 @@ class LabelTreeModel(Scorer):
 
     @staticmethod
     def to_unit(scores: NDArray[Any]) -> NDArray[np.float32]:
-        """Scores are logarithms of the trees' mean."""
+        """Scores are logarithms of a mean over the trees."""
         return unit_scores(scores, np.exp(np.minimum(scores.astype(np.float64), 0)))
 
     @cached_property
@@ -223,13 +225,13 @@ class LabelTreeModel(Scorer):
         return [_Tree(self.parts[a:b]) for a, b in zip(starts, ends, strict=True)]
 
 
-def judge(margin: float) -> float:
-    """What a margin adds to the score of its path, as the kernel has it."""
+def score_margin(margin: float) -> float:
+    """What a margin adds to the score of its path, as in the kernel."""
     return -((1 - margin) ** 3) if margin < 1 else 0.01 * (margin - 1)
 
 
 class _Search:
-    """The native scorer with a beam, as `rank_labels` asks for it."""
+    """The native scorer with a beam, in the form `rank_labels` needs."""
 
     def __init__(self, scorer: _native.LabelTreeScorer, beam: int) -> None:
         self._scorer, self._beam = scorer, beam
@@ -253,7 +255,7 @@ class _Tree:
                     home[child if child >= 0 else ~child] = (number + node, position)
 
     def path_to(self, label: int) -> list[tuple[TreePart, int, int]]:
-        """The nodes from the root to a label, each with its part and the position of the child that was taken."""
+        """The nodes from the root to a label, each with its part and the position of the child on the path."""
         path = []
         step: tuple[int, int] | None = self.parent_of_label[label]
         while step is not None:

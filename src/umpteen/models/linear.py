@@ -1,11 +1,11 @@
 """Linear models: a weight per (feature, label) and a bias per label, in blocks of labels.
 
-Used by every method that ends in ``score = w·x + b``. A block (shard) lies feature by feature: a row touches few
-features, and each touched feature then reads one contiguous run of weights. Which labels they belong to is said by
-16-bit positions within the block, or, where that is shorter, by one 16-bit mask per 16 labels. Weights are float16
-times one power of two per block, which keeps 11 bits of all weights that matter to their label; where a block's
-labels differ too much for that, and on request, float32. Labels that were never trained have a bias of -inf and are
-never ranked. cpp/include/umpteen/linear_shard.hpp specifies the layout.
+Used by every method that ends in ``score = w·x + b``. A block (shard) is stored feature by feature: a row has few
+features, and each of them then reads one contiguous run of weights. 16-bit positions within the block name their
+labels, or one 16-bit mask per 16 labels if that is shorter. Weights are float16 times one power of two per block,
+which keeps 11 bits of all weights that matter to their label; they are float32 if a block's labels differ too much
+for that, or on request. Labels that were never trained have a bias of -inf and are never ranked.
+cpp/include/umpteen/linear_shard.hpp specifies the layout.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ARRAYS = ("indptr", "position_ptr", "positions", "weights", "bias", "label_ids"
 
 @dataclass(frozen=True, eq=False)
 class LinearShard:
-    """One block of labels, as it lies in its files."""
+    """One block of labels, as stored in its files."""
 
     indptr: NDArray[np.uint32]  # n_features + 1: where each feature's weights start
     position_ptr: NDArray[np.uint32]  # n_features + 1: where its positions start
@@ -65,7 +65,7 @@ class LinearShard:
             raise DataError("weights must be finite; are values of X close to the largest 32-bit float?")
         if W.shape[0] > MAX_LABELS_PER_SHARD or W.nnz >= 2**32:
             raise ParamError(
-                f"a shard may hold {MAX_LABELS_PER_SHARD} labels and 4294967295 weights, "
+                f"a shard may have at most {MAX_LABELS_PER_SHARD} labels and 4294967295 weights, "
                 f"but has {W.shape[0]} and {W.nnz}; use fewer labels per shard"
             )
         scale = _float16_scale(W) if weight_type == "float16" else None
@@ -92,9 +92,10 @@ class LinearShard:
         missing = set(_ARRAYS) - fields.keys()
         if missing or not isinstance(scale, (int, float)) or not 0 < scale < np.inf:
             raise ModelCorruptError(
-                f"a linear shard needs its arrays and a positive scale ({sorted(missing)}, {scale})"
+                f"a linear shard must have all its arrays and a positive scale, but lacks {sorted(missing)} and its "
+                f"scale is {scale}"
             )
-        # -inf cannot stand in JSON, but it can in an array; untrained labels carry it there.
+        # The bias of untrained labels is -inf, which JSON cannot hold but an array can.
         return cls(
             **{name: fields[name] for name in _ARRAYS},
             scale=scale,
@@ -115,8 +116,8 @@ class LinearShard:
     def pruned(self, delta: float) -> LinearShard:
         """The shard without weights smaller than `delta`.
 
-        Weights are compared as they are stored. So of 16-bit ones, whose rounding moves them by up to 2^-11 of their
-        size, those within that of `delta` may fall on the other side than they would have before rounding.
+        Stored weights are compared. Rounding to 16 bits moves a weight by up to 2^-11 of its size, so a weight that
+        close to `delta` may fall on the other side than before rounding.
         """
         W = self._by_feature()
         W.data[np.abs(W.data) < np.float32(delta)] = 0
@@ -152,8 +153,8 @@ class LinearShard:
             labels = _native.unpack_positions(self.indptr, self.position_ptr, self.positions, self.weights, shape[0])
         except ValueError as error:
             raise ModelCorruptError(f"a linear shard is not usable: {error}") from error
-        if len(labels) and labels.max() >= shape[0]:  # SciPy would trust it
-            raise ModelCorruptError(f"a linear shard has {shape[0]} labels, but a weight of number {labels.max()}")
+        if len(labels) and labels.max() >= shape[0]:  # SciPy does not check it
+            raise ModelCorruptError(f"a linear shard has {shape[0]} labels, but a weight for label {labels.max()}")
         data = self.weights[: self.nnz].astype(np.float32) * np.float32(self.scale)
         return sp.csc_matrix((data, labels, self.indptr.astype(np.int64)), shape=shape)
 
@@ -166,15 +167,15 @@ def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _float16_scale(W: Any) -> float | None:
-    """The power of two that brings the block's largest weight just below float16's largest, 65504; None where float16
-    would not do: a label whose largest weight is some 2^17 times smaller would lose bits that count."""
+    """The power of two that brings the block's largest weight just below float16's largest, 65504; None if float16 is
+    not enough: a label whose largest weight is some 2^17 times smaller would lose bits that count."""
     largest = abs(W).max(axis=1).toarray().ravel()
     largest = largest[largest > 0]
     if len(largest) == 0:
         return 1.0
     exponent = int(np.floor(np.log2(float(largest.max())))) - 14
     scale = 2.0**exponent
-    # 2^-14 is the smallest half with all its bits; weights down to 2^-11 of the label's largest are to keep theirs.
+    # 2^-14 is the smallest half with all its bits; weights down to 2^-11 of the label's largest must keep theirs.
     if not -126 <= exponent <= 127 or largest.min() < scale * 2.0**-3:
         return None
     return scale
@@ -218,7 +219,7 @@ class LinearModel(Scorer):
             seen[shard.label_ids] = True
 
     def __reduce__(self) -> Any:
-        # Pickle for process pools and copies; models on disk are directories without it.
+        # Pickle is for process pools and copies; models on disk do not use it.
         return LinearModel, (self.shards, self.n_features, self.n_labels)
 
     @classmethod
@@ -252,7 +253,7 @@ class LinearModel(Scorer):
         bias = np.full(self.n_labels, -np.inf, np.float32)
         for shard, (_, values) in zip(self.shards, parts, strict=True):
             bias[shard.label_ids] = values
-        # Rows of no shard are empty: they take the place of an empty row below all others.
+        # Labels in no shard get the empty row appended below all others.
         empty: Any = sp.csr_matrix(np.zeros((1, self.n_features), np.float32))
         blocks: list[Any] = [*(W for W, _ in parts), empty]
         stacked: Any = sp.vstack(blocks, format="csr")
@@ -286,9 +287,9 @@ class LinearModel(Scorer):
     def rank_candidates(
         self, X: Csr, candidates: NDArray[np.int32], top_k: int, *, threads: int | None = None
     ) -> Ranking:
-        """As `predict_topk`, of labels each row has a list of.
+        """As `predict_topk`, but ranks only each row's own list of labels.
 
-        The first call makes a copy of the weights by label, 8 bytes each: a list needs whole labels, not features.
+        The first call copies the weights, label by label, 8 bytes each: a list needs whole labels, not features.
 
         Parameters
         ----------
@@ -307,7 +308,7 @@ class LinearModel(Scorer):
         return _native.CandidateScorer(offsets(W), W.indices, W.data, bias, self.n_features)
 
     def explain(self, x: Csr, label: int) -> Explanation:
-        """Why one preprocessed row has its score for a label: score = bias + Σ w_j x_j, each feature's share."""
+        """Why one preprocessed row has its score for a label: score = bias + Σ w_j x_j, one term per feature."""
         score, bias, weights = -np.inf, -np.inf, np.zeros(x.nnz, np.float32)
         for shard in self.shards:
             position = int(np.searchsorted(shard.label_ids, label))

@@ -1,6 +1,6 @@
-"""Models of one matrix of low rank: a label's score is ``x A b_l``, A (n_features x r) and b_l in r dimensions.
+"""Models of one low-rank matrix: a label's score is ``x A b_l``, with A (n_features x r) and b_l in r dimensions.
 
-The one shard is searched as embeddings are (models/embedding.py): labels take the place of training rows, and their
+The one shard is searched like embeddings (models/embedding.py): labels take the place of training rows, and their
 similarity to the row is the score.
 """
 
@@ -29,7 +29,7 @@ class LowRankModel(Scorer):
     Parameters
     ----------
     labels
-        One embedding per label; an offset of -inf keeps a label from being ranked.
+        One embedding per label; a label with an offset of -inf is never ranked.
     n_features, n_labels
         The model's shape.
     """
@@ -50,7 +50,7 @@ class LowRankModel(Scorer):
     @classmethod
     def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
         if len(parts) != 1:
-            raise ModelCorruptError(f"a low-rank model has one shard, but there are {len(parts)}")
+            raise ModelCorruptError(f"a low-rank model must have one shard, but has {len(parts)}")
         return cls(Cluster.from_part(parts[0]), n_features, n_labels)
 
     def to_parts(self) -> list[Part]:
@@ -65,7 +65,7 @@ class LowRankModel(Scorer):
     from_some_parts = from_parts
 
     def score_part(self, X: Csr, top_k: int, **options: Any) -> Ranking:
-        """The ranking: there is one part only."""
+        """The ranking: there is only one part."""
         return self.predict_topk(X, top_k, **options)
 
     def describe(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class LowRankModel(Scorer):
         return rank_labels(self, X, top_k, self.n_labels, threads, allowed)
 
     def explain(self, x: Csr, label: int) -> Explanation:
-        """Why a row has its score for a label: x A b_l, each feature's part; `base` is the constant's."""
+        """Why a row has its score for a label: each feature's part of x A b_l; `base` is the constant's."""
         vector = self.labels.embedded[label // 16, :, label % 16].astype(np.float64)
         moves = self.labels.moves(x, vector)
         ranked = bool(np.isfinite(self.labels.offsets[label]))

@@ -1,9 +1,8 @@
-"""Scoring a model in parts: each answers for the rows, and a merger turns the answers into those of the whole model.
+"""Scoring a model in parts: each part scores the rows, and a merger combines their results into the whole model's.
 
-A part is a model of some of the shards, on whatever machine. Its answer depends on the family: a linear part ranks
-its own labels; some trees give sums of leaf scores, which are integers and add up in any order; some learners give
-the labels of the rows they find near, which then vote in the learners' order. So results are the same to the last
-bit.
+A part is a model of some of the shards, on any machine. Its result depends on the family: a linear part ranks its own
+labels; a part of a forest sums leaf scores, which are integers and add up in any order; some learners return the
+labels of the near rows, which then vote in the learners' order. So results are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from umpteen.storage.store import Part
 
 
 class Merger(Protocol):
-    """Knows of the whole model what merging needs. Pickled to where parts meet."""
+    """What merging needs from the whole model. Pickled and sent to where results are merged."""
 
     def merge(
         self,
@@ -33,7 +32,7 @@ class Merger(Protocol):
         include: ArrayLike | None,
         threads: int | None,
     ) -> Ranking:
-        """The best labels of each row, from the answers of all parts, in the parts' order."""
+        """The best labels of each row, from the results of all parts, in the parts' order."""
         ...
 
 
@@ -47,7 +46,7 @@ class Divisible(Protocol):
     def to_parts(self) -> list[Part]: ...
 
     def units(self) -> list[list[int]]:
-        """The shards, by number, that can be scored apart from the others. Shards in no unit are the merger's."""
+        """Groups of shards, by number, that can be scored separately. The merger has the shards in no unit."""
         ...
 
     def merger(self) -> Merger: ...
@@ -58,7 +57,7 @@ class Divisible(Protocol):
 
     @classmethod
     def from_some_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
-        """A model of the shards of some units, in order; n_features and n_labels are the whole's."""
+        """A model of the shards of some units, in order; n_features and n_labels are those of the whole model."""
         ...
 
     def score_part(
@@ -70,12 +69,12 @@ class Divisible(Protocol):
         include: ArrayLike | None,
         threads: int | None,
     ) -> Any:
-        """What the merger needs of this part for preprocessed rows."""
+        """What the merger needs from this part for preprocessed rows."""
         ...
 
 
 class RankingMerger:
-    """For parts that rank labels of their own."""
+    """For parts that each rank their own labels."""
 
     def merge(self, X: Csr, answers: Sequence[Ranking], top_k: int, **_: Any) -> Ranking:
         return merge_rankings(answers, top_k)
@@ -105,14 +104,14 @@ def rank_entries(scores: Csr, top_k: int) -> Ranking:
 
 @dataclass(frozen=True)
 class Share:
-    """Some units of a model, as the numbers of their shards, and how many bytes those have."""
+    """Some units of a model: the numbers of their shards, and their size in bytes."""
 
     shards: tuple[int, ...]
     n_bytes: int
 
 
 def share_out(model: Divisible, n_parts: int) -> list[Share]:
-    """Divides a model's units, in order, into at most so many parts of about as many bytes each."""
+    """Divides a model's units, in order, into at most `n_parts` parts of about equal size."""
     sizes = [part.n_bytes for part in model.to_parts()]
     units = [(tuple(unit), sum(sizes[i] for i in unit)) for unit in model.units()]
     n_parts = max(1, min(n_parts, len(units)))
@@ -121,7 +120,7 @@ def share_out(model: Divisible, n_parts: int) -> list[Share]:
     taken = 0
     for position, (shards, n_bytes) in enumerate(units):
         left, parts_left = len(units) - position, n_parts - len(shares)
-        # A new part where the one before has its share, or where there are only as many units left as parts.
+        # Start a new part when the last one has its share, or when only as many units as parts are left.
         if not shares or (parts_left > 0 and (taken >= total * len(shares) / n_parts or left <= parts_left)):
             shares.append(Share(shards, n_bytes))
         else:
@@ -131,7 +130,7 @@ def share_out(model: Divisible, n_parts: int) -> list[Share]:
 
 
 def take_part(model: Divisible, share: Share) -> Divisible:
-    """A part of a model, over the same arrays and with the same settings of prediction."""
+    """A part of a model, with the same arrays and the same prediction settings."""
     parts = model.to_parts()
     part = type(model).from_some_parts([parts[i] for i in share.shards], model.n_features, model.n_labels)
     return part.configured(model.settings())

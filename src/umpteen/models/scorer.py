@@ -1,7 +1,7 @@
-"""What every family of models does: score rows, explain a score, say what its scores mean, store itself.
+"""The interface of all families of models: score rows, explain a score, map scores to [0, 1], store and open.
 
 A family is one file in this package and one line in families.py. Whatever differs between families is a method here,
-so that nobody outside asks a model which family it is.
+so that no other code depends on the family.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from umpteen.params import check_count
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
-#: Label ids and scores, n_rows x top_k, best first; -1 and -inf pad.
+#: Label ids and scores, n_rows x top_k, best first; padded with -1 and -inf.
 Ranking = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
 class Scorer(abc.ABC):
-    """Trained shards that score preprocessed rows. It does not change once it is made."""
+    """Trained shards that score preprocessed rows. Immutable."""
 
-    #: Its name in manifests, in answers of the server and in families.py.
+    #: The family's name in manifests, in the server's responses and in families.py.
     family: ClassVar[str]
-    #: What the contributions in its explanations are, as a sentence.
+    #: What the contributions in an explanation are, as a sentence.
     meaning: ClassVar[str] = "Contributions and base add up to the score."
 
     n_features: int
@@ -40,14 +40,15 @@ class Scorer(abc.ABC):
 
     @classmethod
     def open(cls, header: Mapping[str, Any], parts: Mapping[str, Part], shards: Sequence[Part]) -> Self:
-        """From what a model directory holds, which may be anything: raises ModelCorruptError for what cannot be used.
+        """Opens the contents of a model directory, which are not trusted: raises ModelCorruptError if they cannot be
+        used.
 
         Parameters
         ----------
         header
-            The facts of the manifest.
+            The entries of the manifest.
         parts, shards
-            The parts that belong to the whole model, by name, and the shards, in order.
+            The parts of the whole model, by name, and the shards, in order.
         """
         scorer = cls.from_parts(shards, header["n_features"], header["n_labels"])
         return scorer.configured(header["params"])
@@ -55,11 +56,11 @@ class Scorer(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
-        """A scorer over shards as they lie in their files; raises ModelCorruptError for what cannot be used."""
+        """A scorer over stored shards; raises ModelCorruptError if they cannot be used."""
 
     @abc.abstractmethod
     def to_parts(self) -> list[Part]:
-        """The shards again, in order."""
+        """The shards as they are stored, in order."""
 
     def pruned_parts(self, delta: float) -> Iterator[Part]:
         """The shards without weights smaller than `delta`, one at a time."""
@@ -68,12 +69,12 @@ class Scorer(abc.ABC):
     # --- prediction ---------------------------------------------------------------------------------------------
 
     def configured(self, params: Mapping[str, Any]) -> Self:
-        """The same scorer with those settings of prediction that the family has and `params` names, such as the beam
-        of a label tree. Shares all arrays."""
+        """The same scorer with the prediction settings in `params` that the family has, such as the beam of a label
+        tree. Shares all arrays."""
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The settings `configured` takes, as they are."""
+        """The settings that `configured` takes, with their values."""
         return {}
 
     def _altered(self, **attributes: Any) -> Self:
@@ -99,7 +100,7 @@ class Scorer(abc.ABC):
         X : CSR float32, n_rows x n_features
             Already preprocessed.
         exclude, include : label ids, optional
-            Labels that must not be, or alone may be, ranked; applied before the cut.
+            Labels never to rank, or the only ones to rank; applied before `top_k`.
 
         Returns
         -------
@@ -112,7 +113,7 @@ class Scorer(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def to_unit(scores: NDArray[Any]) -> NDArray[np.float32]:
-        """Scores brought into [0, 1] without a calibration, in the same order; -inf becomes 0."""
+        """Maps scores to [0, 1] without a calibration; keeps their order; -inf becomes 0."""
 
     # --- explanation --------------------------------------------------------------------------------------------
 
@@ -126,23 +127,23 @@ class Scorer(abc.ABC):
 
 
 def unit_scores(scores: NDArray[Any], unit: NDArray[np.float64]) -> NDArray[np.float32]:
-    """What `Scorer.to_unit` returns: `unit`, with 0 where the score is the padding."""
+    """`unit` as `Scorer.to_unit` returns it: with 0 where the score is padding."""
     return np.where(np.isneginf(scores), 0, unit).astype(np.float32)
 
 
 def logistic(scores: NDArray[Any]) -> NDArray[np.float32]:
-    """Margins and log-odds on the logistic curve."""
+    """Maps margins or log-odds to [0, 1] by the logistic function."""
     with np.errstate(over="ignore"):
         return unit_scores(scores, 1 / (1 + np.exp(-scores.astype(np.float64))))
 
 
-#: Asking the system what is free takes longer than scoring a row.
+#: Below this many bytes free memory is not checked: that takes longer than scoring a row.
 _WORTH_CHECKING = 1_000_000
 
 
 def rank_labels(scorer: Any, X: Csr, top_k: int, n_labels: int, threads: int | None, allowed: Any) -> Ranking:
-    """Asks a native scorer for the best labels and pads what it cannot rank; `allowed` is as the scorer takes it."""
-    # One row is over before a second thread would have started.
+    """The best labels of a native scorer, padded to `top_k`; `allowed` is passed to the scorer."""
+    # One row is done before a second thread would have started.
     n_threads = 1 if X.shape[0] == 1 else resolve_threads(threads)
     top_k = check_count("top_k", top_k)
     ranked = min(top_k, n_labels)
@@ -156,14 +157,14 @@ def rank_labels(scorer: Any, X: Csr, top_k: int, n_labels: int, threads: int | N
 
 
 def check_ranking_fits(n_rows: int, width: int) -> None:
-    """Refuses rankings of so many labels for so many rows as memory would not hold."""
+    """Refuses rankings that would not fit into memory."""
     n_bytes = 8 * n_rows * width
     if n_bytes > _WORTH_CHECKING:
-        check_fits(Estimate(n_bytes, 0), "ask for fewer labels or fewer rows at a time")
+        check_fits(Estimate(n_bytes, 0), "rank fewer labels or fewer rows at a time")
 
 
 def allow_labels(exclude: ArrayLike | None, include: ArrayLike | None, n_labels: int) -> NDArray[np.bool_] | None:
-    """Which labels may be ranked; None for all."""
+    """Which labels may be ranked; None means all."""
     if exclude is None and include is None:
         return None
     allowed = np.full(n_labels, include is None)
@@ -175,7 +176,7 @@ def allow_labels(exclude: ArrayLike | None, include: ArrayLike | None, n_labels:
 
 
 def check_label_ids(ids: ArrayLike, n_labels: int, name: str) -> NDArray[np.int64]:
-    """Label ids a user gave, as an array; refuses what is not an id of this model."""
+    """A user's label ids as an array; refuses ids this model does not have."""
     listed = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, np.ndarray) else ids  # sets and the like
     array = np.atleast_1d(np.asarray(listed))
     if array.size == 0:
