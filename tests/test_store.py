@@ -435,8 +435,8 @@ def test_damaged_manifests_are_refused(model_dir, case):
 @pytest.mark.parametrize(
     ("damaged", "said"),
     [
-        (np.zeros((40, 1), np.int64), r"40 labels must have a count, but the shape of counts is \(40, 1\)"),
-        (np.zeros(39, np.int64), r"40 labels must have a count, but the shape of counts is \(39,\)"),
+        (np.zeros((40, 1), np.int64), r"there must be 40 label counts, but their shape is \(40, 1\)"),
+        (np.zeros(39, np.int64), r"there must be 40 label counts, but their shape is \(39,\)"),
         (np.full(40, 0.5), "label counts must be int64, but are float64"),
         (np.full(40, -1), "label counts must be at least 0, but one is -1"),
     ],

@@ -382,7 +382,7 @@ def check_explanations(case: Case) -> None:
         _holds(found.label == label, "an explanation must be of the label it was asked for")
         _holds(abs(found.score - score) <= 1e-3 * max(1, abs(score)), f"score {score} is explained as {found.score}")
         _holds(bool(np.isfinite(found.contributions).all()), "contributions must be finite")
-    with _refuses(ParamError, "one row and one label can be explained at a time"):
+    with _refuses(ParamError, "explain takes one row and one label, but there are 2 rows"):
         case.fitted.explain(case.X[:2], 0)
 
 

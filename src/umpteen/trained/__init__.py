@@ -1,1 +1,1 @@
-"""Trained models: opened, asked, judged, explained, saved, and nested in one another."""
+"""Trained models: open, predict, evaluate, explain, save, and nest one in another."""

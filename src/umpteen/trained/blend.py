@@ -1,7 +1,7 @@
-"""What a blend stores and how it scores: trained models, a probability curve for each, and the rule that weighs them.
+"""What a blend stores and how it scores: trained models, a probability curve for each, and the rule to combine them.
 
 The shards of a blend are those of its members, one after the other; its part ``rule`` is the rule, and the parts of
-member i are called ``member<i>-<name>`` (nesting.py).
+member i are named ``member<i>-<name>`` (nesting.py).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from umpteen.trained.blend_rule import Rule, measure_frequency, pair, rank
 from umpteen.trained.model import TrainedModel
 from umpteen.trained.nesting import count_shards, nest, unnest
 
-#: A model's parts that all members must have in common, and that the blend keeps once.
+#: Parts that must be the same in all members, and that the blend keeps once.
 COMMON_PARTS = ("names", "vocabulary")
 DEFAULT_N_CANDIDATES = 30
-#: Pairs of a row and a proposed label that are ranked at a time.
+#: Pairs of a row and a proposed label ranked at a time.
 PAIRS_AT_A_TIME = 1_000_000
 
 
@@ -36,13 +36,13 @@ class BlendModel(Scorer):
     Parameters
     ----------
     members
-        With the same features and labels.
+        Models with the same features and labels.
     curves
-        From each member's scores to probabilities.
+        From scores to probabilities, one for each member.
     rule
-        How these become one score.
+        Combines the probabilities into one score.
     n_candidates
-        How many labels each member proposes for a row; no others are ranked.
+        How many labels each member proposes for a row; only these are ranked.
     """
 
     family = "blend"
@@ -69,17 +69,17 @@ class BlendModel(Scorer):
         if not isinstance(records, list) or len(records) < 2:
             raise ModelCorruptError("a blend's manifest must list at least two members")
         if sum(count_shards(record) for record in records) != len(shards):
-            raise ModelCorruptError("a blend must have no other shards than its members'")
+            raise ModelCorruptError("a blend must have only the shards of its members")
         rule_part = parts.get("rule", parts.get("weights"))  # the first blends of format 1 had weights only
         if rule_part is None:
-            raise ModelCorruptError("the part that holds the blend's rule is missing")
+            raise ModelCorruptError("the part with the blend's rule is missing")
         common = {name: parts[name] for name in COMMON_PARTS if name in parts}
         members, curves, used = [], [], 0
         for i, record in enumerate(records):
             n_shards = count_shards(record)
             inner = unnest(record, header, parts, _prefix(i), shards[used : used + n_shards])
             if inner.header.get("family") == cls.family or "calibration" not in inner.parts:
-                raise ModelCorruptError(f"member {i} of a blend must be calibrated and no blend itself")
+                raise ModelCorruptError(f"member {i} of a blend must be calibrated and must not be a blend")
             members.append(TrainedModel.open(inner.header, inner.parts | common, inner.shards))
             curves.append(Calibration.from_part(inner.parts["calibration"]))
             used += n_shards
@@ -88,13 +88,13 @@ class BlendModel(Scorer):
 
     @classmethod
     def from_parts(cls, parts: Sequence[Part], n_features: int, n_labels: int) -> Self:
-        raise ModelCorruptError("a blend is opened with its manifest, not from its shards alone")
+        raise ModelCorruptError("a blend must be opened with its manifest, not from its shards alone")
 
     def to_parts(self) -> list[Part]:
         return [part for member in self.members for part in member.scorer.to_parts()]
 
     def to_header_and_parts(self) -> tuple[dict[str, Any], dict[str, Part]]:
-        """What the manifest and the parts of the whole model say of the members and the rule."""
+        """The manifest entries and the parts that store the members and the rule."""
         records, parts = [], {"rule": self.rule.to_part()}
         for i, (member, curve) in enumerate(zip(self.members, self.curves, strict=True)):
             curved = member.with_part("calibration", curve.to_part())
@@ -123,7 +123,7 @@ class BlendModel(Scorer):
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """As every scorer; only labels that a member proposes are ranked."""
+        """As for every scorer; only labels that a member proposes are ranked."""
         top_k = check_count("top_k", top_k)
         check_ranking_fits(X.shape[0], 2 * top_k)
         at_a_time = max(1, PAIRS_AT_A_TIME // (len(self.members) * min(self.n_candidates, self.n_labels)))
@@ -136,7 +136,7 @@ class BlendModel(Scorer):
         return np.concatenate([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
 
     def propose(self, X: Csr, **options: Any) -> list[Ranking]:
-        """The labels each member puts first, with probabilities."""
+        """Each member's best labels, with probabilities."""
         n_candidates = min(self.n_candidates, self.n_labels)
         proposals = []
         for member, curve in zip(self.members, self.curves, strict=True):
@@ -149,10 +149,10 @@ class BlendModel(Scorer):
     # --- explanation --------------------------------------------------------------------------------------------
 
     def explain(self, x: Csr, label: int) -> Explanation:
-        """The members' explanations, each in parts of what it adds to the score: what features moved the member's own
-        score by, they moved the blend's by, in proportion."""
+        """The members' explanations, each scaled to what the member adds to the score: features move the blend's
+        score in proportion to how they move the member's own."""
         proposals = self.propose(x, threads=1)
-        if not any(label in labels for labels, _ in proposals):  # then what they would say of it alone
+        if not any(label in labels for labels, _ in proposals):  # score the label alone
             proposals = self.propose(x, include=[label], threads=1)
         frequency = self.frequency[label : label + 1]
         base, votes, notes = float(self.rule.of_label(frequency)[0]), [], []
@@ -185,7 +185,7 @@ class BlendModel(Scorer):
 
 
 def label_frequency(members: Sequence[TrainedModel]) -> NDArray[np.float64]:
-    """The frequency of labels as the rule takes it."""
+    """The frequency of labels, in the form the rule takes."""
     return measure_frequency([member.train_counts.counts for member in members])
 
 

@@ -1,17 +1,17 @@
-"""The rule by which a blend makes one score of its members' probabilities.
+"""The rule by which a blend combines its members' probabilities into one score.
 
 With p_m(l) the probability that member m gives label l, and
 
-    z_l = log(1 + n_l) of a label with n_l training rows, of mean 0 and deviation 1 over all labels that have any,
+    z_l = log(1 + n_l) for n_l training rows, standardised to mean 0 and deviation 1 over all labels with rows,
 
 the score of a label that some member proposes is the log-odds of a logistic regression,
 
     score(l) = c + c' z_l + Σ_m (a_m + a'_m z_l) · (p_m, √p_m, log p_m)(l)
 
-where p_m(l) is 0 for labels that the member does not propose, and log p is that of p + 1e-4. The three forms of a
-probability let a member count where it is sure, or where it doubts; z lets it count for frequent labels, or for rare
-ones. On p alone, held-out rows of EURLex-4K are ranked 0.8 (P@1), 0.6 (P@3) and 0.4 (P@5) worse, by DiSMEC, RXML,
-FastXML and a label tree.
+where p_m(l) is 0 for labels that the member does not propose, and log p means log(p + 1e-4). With the three forms of
+a probability a member can count more at high or at low probabilities; with z, for frequent or for rare labels. With p
+alone, a blend of DiSMEC, RXML, FastXML and a label tree ranks held-out rows of EURLex-4K 0.8 (P@1), 0.6 (P@3) and 0.4
+(P@5) worse.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from umpteen.errors import ModelCorruptError
 from umpteen.models.scorer import Ranking
 from umpteen.storage.store import Part
 
-#: What is added to a probability before its logarithm is taken.
+#: Added to a probability before its logarithm is taken.
 _LEAST = 1e-4
-#: Labels of no rows are no farther from the others than this, in deviations.
+#: The limit of z, in standard deviations, for labels without rows.
 _FARTHEST = 5.0
-#: No coefficient of a sound model is as large.
+#: No coefficient of a sound model is this large.
 _LARGEST = 1e100
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The labels that any member proposed, by row and label."""
+    """The labels that any member proposed, sorted by row and label."""
 
     rows: NDArray[np.int64]
     labels: NDArray[np.int64]
@@ -47,12 +47,12 @@ class Pairs:
 
 
 def pair(proposals: Sequence[Ranking], n_labels: int) -> Pairs:
-    """Brings the members' proposals together.
+    """Joins the members' proposals.
 
     Parameters
     ----------
     proposals
-        For each member labels (n_rows x candidates, -1 pads) and probabilities.
+        For each member, labels (n_rows x candidates, padded with -1) and probabilities.
     """
     keys = []
     for labels, _ in proposals:
@@ -68,7 +68,7 @@ def pair(proposals: Sequence[Ranking], n_labels: int) -> Pairs:
 
 
 def rank(pairs: Pairs, scores: Floats, n_rows: int, top_k: int) -> Ranking:
-    """The best of each row, best first, ties by lower id; -1 and -inf pad."""
+    """The best labels of each row, best first; ties go to the lower label id; padded with -1 and -inf."""
     best = np.lexsort((pairs.labels, -scores, pairs.rows))
     row, label, score = pairs.rows[best], pairs.labels[best], scores[best]
     place = np.arange(len(row)) - np.searchsorted(row, row)
@@ -80,7 +80,7 @@ def rank(pairs: Pairs, scores: Floats, n_rows: int, top_k: int) -> Ranking:
 
 
 def measure_frequency(counts: Sequence[NDArray[Any]]) -> Floats:
-    """z of each label, of the most training rows that a member has for it."""
+    """z of each label, from the largest number of training rows that a member has for it."""
     logs = np.log1p(np.max(np.asarray(counts, np.float64), axis=0))
     known = logs[logs > 0] if (logs > 0).any() else logs
     if known.std() < 1e-9:
@@ -91,14 +91,14 @@ def measure_frequency(counts: Sequence[NDArray[Any]]) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """How scores come from the members' probabilities."""
+    """Combines the members' probabilities into scores."""
 
     coefficients: Floats  # members x 6: of p, √p and log p, then of each times z
     intercept: Floats  # 2: c and c'
-    weights: Floats  # of the members, shares of 1: how much each moves scores; says nothing the others do not
+    weights: Floats  # members: how much each moves scores, 1 in all; follows from the others
 
     def score(self, probabilities: Floats, frequency: Floats) -> Floats:
-        """Of pairs of a row and a label: pairs x members, pairs -> pairs."""
+        """The scores of pairs of a row and a label: pairs x members, pairs -> pairs."""
         total = self.of_label(frequency)
         for m in range(len(self.weights)):  # in order, so that sums are the same to the last bit
             total = total + self.of_member(m, probabilities[:, m], frequency)
@@ -116,7 +116,7 @@ class Rule:
 
     @classmethod
     def sum_of(cls, weights: Floats) -> Rule:
-        """Probabilities, weighted and summed."""
+        """The weighted sum of probabilities."""
         coefficients = np.zeros((len(weights), 6))
         coefficients[:, 0] = weights
         return cls(coefficients, np.zeros(2), np.asarray(weights, np.float64))
@@ -126,7 +126,7 @@ class Rule:
         weights = np.asarray(part.arrays["weights"], np.float64)
         sound = weights.shape == (n_members,) and bool((weights >= 0).all()) and abs(weights.sum() - 1) < 1e-6
         if not sound:
-            raise ModelCorruptError("a blend needs a weight of at least 0 for each member, 1 in all")
+            raise ModelCorruptError("a blend must have a weight of at least 0 for each member, 1 in all")
         if "coefficients" not in part.arrays:
             return cls.sum_of(weights)
         coefficients, intercept = (
@@ -135,7 +135,7 @@ class Rule:
         sound = coefficients.shape == (n_members, 6) and intercept.shape == (2,)
         if not sound or not max(np.abs(coefficients).max(), np.abs(intercept).max()) < _LARGEST:
             raise ModelCorruptError(
-                f"a blend needs 6 finite coefficients for each of {n_members} members, and 2 more"
+                f"a blend must have 6 finite coefficients for each of its {n_members} members, and 2 more"
             )
         return cls(coefficients, intercept, weights)
 
@@ -144,6 +144,6 @@ class Rule:
 
 
 def forms(p: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
-    """The forms in which the rule takes a probability."""
+    """The three forms of a probability in the rule."""
     p = p.astype(np.float64)
     return p, np.sqrt(p), np.log(p + _LEAST)

@@ -1,4 +1,4 @@
-"""From a model directory to a trained model."""
+"""Opens a model directory as a trained model."""
 
 from __future__ import annotations
 

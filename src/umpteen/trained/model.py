@@ -1,8 +1,8 @@
-"""A trained model: the facts about it, what is done to rows before they are scored, its labels, and a scorer.
+"""A trained model: its header, the preprocessing of rows, its labels, and a scorer.
 
-It knows nothing of how it was trained but the facts it carries: the name of the method and its parameters are plain
-data here. A `Method` trains one and answers through it; `umpteen.load` opens one; a blend or a tree of candidates is
-one inside another (nesting.py).
+It does not depend on the method that trained it: the method's name and parameters are plain data here. A `Method`
+trains one and predicts with it; `umpteen.load` opens one; a member of a blend or a candidate tree is one inside
+another (nesting.py).
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ class TrainedModel:
     method : str
         The name of the method that trained it.
     params : dict
-        Its parameters, as they were then.
+        The parameters of that method.
     n_features, n_labels : int
     label_names : sequence of str or None
         By label id.
     train_counts : LabelCounts
         How many training rows each label had.
     calibration : Calibration or None
-        What scores are worth, where it was learned.
+        Turns scores into probabilities; None if the model is not calibrated.
     preprocessing : Preprocessing
-        What is done to rows before they are scored.
+        Applied to rows before they are scored.
     scorer : Scorer
         The trained shards.
     candidate_tree : TrainedModel or None
         A label tree that proposes the labels to rank.
     threads : int or None
-        How many threads to use; None for all cores.
+        How many threads to use; None means all cores.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class TrainedModel:
         self, header: Mapping[str, Any], parts: Mapping[str, Part], scorer: Scorer, threads: int | None = None
     ) -> None:
         self.header = dict(header)
-        #: What belongs to the whole model, by name: label counts, names, calibration and the like.
+        #: The parts of the whole model, by name: label counts, names, calibration and the like.
         self.parts = dict(parts)
         self.scorer = scorer
         self.threads = threads
@@ -89,7 +89,9 @@ class TrainedModel:
         self.train_counts = LabelCounts(_label_counts(header, parts), header["n_train_rows"])
         self.label_names = Names.from_part(parts["names"]) if "names" in parts else None
         if self.label_names is not None and len(self.label_names) != header["n_labels"]:
-            raise ModelCorruptError(f"{header['n_labels']} labels must have a name, but {len(self.label_names)} do")
+            raise ModelCorruptError(
+                f"there must be {header['n_labels']} label names, but there are {len(self.label_names)}"
+            )
         self.calibration = Calibration.from_part(parts["calibration"]) if "calibration" in parts else None
         nested = open_candidate_tree(header, parts)
         self.candidate_tree = TrainedModel.open(*nested) if nested is not None else None
@@ -104,17 +106,17 @@ class TrainedModel:
         shards: Sequence[Part],
         threads: int | None = None,
     ) -> TrainedModel:
-        """From what a model directory holds, which may be anybody's.
+        """Opens the contents of a model directory, which are not trusted.
 
         Raises
         ------
         ModelFormatError
-            Where a newer version of umpteen made what this one does not know.
+            If a newer version of umpteen wrote something this one does not know.
         ModelCorruptError
-            For anything else that cannot be used.
+            If anything else cannot be used.
         """
         _check_header(header)
-        # Before the scorer: it makes room by the number of labels, which the counts must bear out.
+        # Before the scorer, which allocates memory by the number of labels: the counts must confirm it.
         _label_counts(header, parts)
         _open_preprocessing(header, parts)
         try:
@@ -146,11 +148,11 @@ class TrainedModel:
     def __repr__(self) -> str:
         return f"<trained {self.method} model: {self.n_features} features, {self.n_labels} labels>"
 
-    # --- other versions of it -------------------------------------------------------------------------------------
+    # --- changed copies -------------------------------------------------------------------------------------------
 
     def configured(self, **settings: Any) -> TrainedModel:
-        """The same model with other settings of prediction: the `beam` of a label tree, the `index` of embeddings,
-        `n_candidates` of a blend or of a model with a tree of candidates. Shares all arrays.
+        """The same model with other prediction settings: the `beam` of a label tree, the `index` of embeddings, the
+        `n_candidates` of a blend or of a model with a candidate tree. Shares all arrays.
 
         Examples
         --------
@@ -164,7 +166,7 @@ class TrainedModel:
         for name in settings:
             if name not in known:
                 raise ParamError(
-                    f"a {self.method} model has no setting {name!r} of prediction; "
+                    f"a {self.method} model has no prediction setting {name!r}; "
                     f"it has {', '.join(sorted(known)) or 'none'}"
                 )
         if "n_candidates" in settings:
@@ -175,28 +177,28 @@ class TrainedModel:
         return other
 
     def with_threads(self, threads: int | None) -> TrainedModel:
-        """The same model, computing with so many threads unless a call says otherwise."""
+        """The same model with another default number of threads."""
         other = copy.copy(self)
         other.threads = threads
         return other
 
     def with_part(self, name: str, part: Part) -> TrainedModel:
-        """The same model with one of its parts replaced, or one more."""
+        """The same model with one part replaced or added."""
         return TrainedModel(self.header, self.parts | {name: part}, self.scorer, self.threads)
 
     def pruned(self, delta: float, model_dir: PathLike | None = None) -> TrainedModel:
-        """A copy of the model without the weights smaller than `delta`, not trained again.
+        """A copy of the model without weights smaller than `delta`; nothing is trained again.
 
-        It is what training with ``prune=delta`` gives, but for weights within 2^-11 of `delta`, which 16-bit rounding
-        may have taken across it. Of a model trained with a larger `prune` nothing is left to drop. Where the method
-        has a parameter `prune`, the copy's is the larger of the two.
+        The result is that of training with ``prune=delta``, except for weights within 2^-11 of `delta`, which 16-bit
+        rounding may have moved across it. A model trained with a larger `prune` loses nothing. If the method has a
+        parameter `prune`, the copy's is the larger of the two.
 
         Parameters
         ----------
         delta
-            Weights smaller than this, whatever their sign, are dropped. Biases stay.
+            Weights with a smaller absolute value are dropped. Biases stay.
         model_dir
-            Where the copy goes. It is written shard by shard and appears there whole. Without it the copy stays in
+            Where to write the copy, shard by shard; it appears when it is complete. Without it the copy stays in
             memory until `save`.
         """
         delta = check_number("delta", delta, 0)
@@ -213,7 +215,7 @@ class TrainedModel:
         return load_model(model_dir)
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
-        """Writes the model directory. It appears whole; an existing one is only replaced with `overwrite`."""
+        """Writes the model directory. It appears when it is complete; `overwrite` replaces an existing one."""
         shards = self.scorer.to_parts()
         save_parts(path, self.header, shards, len(shards), self.parts, overwrite=overwrite)
 
@@ -234,11 +236,11 @@ class TrainedModel:
         Parameters
         ----------
         X : sparse or array, n_rows x n_features
-            As given to `fit`: the preprocessing recorded with the model is applied here.
+            As for `fit`: the model's preprocessing is applied here.
         exclude, include : label ids or names, optional
-            Labels that must not be, or alone may be, ranked; applied before the cut.
+            Labels never to rank, or the only ones to rank; applied before `top_k`.
         engine
-            Where rows are scored; by default here: few rows are scored before another machine has received them.
+            Where to score rows; by default on this machine, which is faster for few rows than sending them.
 
         Returns
         -------
@@ -258,7 +260,7 @@ class TrainedModel:
         if self.candidate_tree is not None:
             return self._rank_candidates(self.candidate_tree, X, top_k, engine, options)
         X = self._preprocess(X, threads)
-        if engine == "local":  # one row is scored faster than an engine is made
+        if engine == "local":  # making an engine takes longer than scoring one row
             return self.scorer.predict_topk(X, top_k, **options)
         return make_engine(engine, threads).predict_topk(self.scorer, X, top_k, **options)
 
@@ -268,27 +270,25 @@ class TrainedModel:
     def _rank_candidates(
         self, tree: TrainedModel, X: Csr, top_k: int, engine: str | Engine, options: dict[str, Any]
     ) -> Ranking:
-        """Ranks only the labels that the tree puts first."""
+        """Ranks only the tree's best labels."""
         if engine != "local":
-            raise ParamError(
-                f"a model with a tree of candidates is scored by the engine 'local', but it is {engine!r}"
-            )
+            raise ParamError(f"engine must be 'local' for a model with a candidate tree, but is {engine!r}")
         n_candidates = int(self.params["n_candidates"])
         proposed, _ = tree.predict_topk(X, min(max(top_k, n_candidates), self.n_labels), **options)
         threads = options["threads"]
-        scorer: Any = self.scorer  # only linear models have such a tree
+        scorer: Any = self.scorer  # only linear models have a candidate tree
         ranking: Ranking = scorer.rank_candidates(self._preprocess(X, threads), proposed, top_k, threads=threads)
         return ranking
 
     def predict_topk_proba(self, X: Any, top_k: int = 5, **options: Any) -> Ranking:
-        """`predict_topk` with probabilities in place of scores, padded with 0. The model must be calibrated."""
+        """`predict_topk` with probabilities instead of scores, padded with 0. The model must be calibrated."""
         labels, scores = self.predict_topk(X, top_k, **options)
         if self.calibration is None:
             raise NotFittedError(f"this {self.method} model is not calibrated; call calibrate with held-out rows")
         return labels, self.calibration.to_probabilities(scores)
 
     def to_unit(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Probabilities of scores where the model is calibrated; else scores brought into [0, 1], order kept."""
+        """Scores as probabilities if the model is calibrated; else mapped to [0, 1] in the same order."""
         if self.calibration is not None:
             return self.calibration.to_probabilities(scores)
         return self.scorer.to_unit(scores)
@@ -303,12 +303,12 @@ class TrainedModel:
         threads: int | None = None,
         engine: str | Engine = "local",
     ) -> Ranking:
-        """The labels to give each row: ids, -1 where none is given, and probabilities (see `to_unit`).
+        """The labels to give each row: ids, padded with -1, and probabilities (see `to_unit`).
 
         Parameters
         ----------
         top_k : int or "auto"
-            How many at most; "auto" decides for each row, by the F1 to be expected.
+            How many at most; "auto" takes as many for each row as maximise the expected F1.
         threshold : float, "micro", "macro" or None
             Leave out labels below this probability, or below the thresholds learned for the best micro F1 (one for
             all labels) or macro F1 (one for each label).
@@ -361,10 +361,10 @@ class TrainedModel:
         indices = kept[mask]
         return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(labels), self.n_labels))
 
-    # --- judge --------------------------------------------------------------------------------------------------
+    # --- evaluate and explain -----------------------------------------------------------------------------------
 
     def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> Self:
-        """Learns from held-out rows what scores are worth: probabilities for `predict_topk_proba`, and thresholds.
+        """Learns from held-out rows how to turn scores into probabilities, and thresholds.
 
         Parameters
         ----------
@@ -392,25 +392,28 @@ class TrainedModel:
         return targets
 
     def explain(self, X: Any, label: Any) -> Explanation:
-        """What speaks for and against a label.
+        """What counts for and against a label.
 
         Parameters
         ----------
         X : sparse or array, 1 x n_features
-            One row, as given to `fit`.
+            One row, as for `fit`.
         label
-            Its id or name.
+            The label's id or name.
         """
         ids = self.label_ids(label, "label")
         X = as_csr(X, "X", self.n_features)
         if X.shape[0] != 1 or ids is None or len(ids) != 1:
-            raise ParamError(f"one row and one label can be explained at a time, but there are {X.shape[0]} rows")
+            n_labels = 0 if ids is None else len(ids)
+            raise ParamError(
+                f"explain takes one row and one label, but there are {X.shape[0]} rows and {n_labels} labels"
+            )
         return self.scorer.explain(self.preprocessing.transform(X, threads=1), int(ids[0]))
 
     # --- labels -------------------------------------------------------------------------------------------------
 
     def label_ids(self, labels: Any, name: str) -> NDArray[np.int64] | None:
-        """Ids of labels given by id or by name; `name` is what a message calls them."""
+        """The ids of labels given by id or name; error messages call the argument `name`."""
         if labels is None:
             return None
         if isinstance(labels, (str, int, np.integer)):
@@ -427,12 +430,12 @@ class TrainedModel:
 
     @cached_property
     def ids_by_name(self) -> dict[str, int]:
-        """Label ids by name; empty where labels have none."""
+        """Label ids by name; empty if labels have no names."""
         return {name: i for i, name in enumerate(self.label_names or ())}
 
 
 def is_newer(header: Mapping[str, Any]) -> bool:
-    """Whether a newer umpteen than this one made a model."""
+    """Whether a newer umpteen made the model."""
 
     def numbers(version: Any) -> list[int]:
         return [int(number) for number in str(version).split(".")[:3]]
@@ -444,7 +447,7 @@ def is_newer(header: Mapping[str, Any]) -> bool:
 
 
 def explain_newer(header: Mapping[str, Any], error: Exception) -> Exception:
-    """What to raise for something unknown in a model: that it is newer than this umpteen, where it is."""
+    """The error to raise for something unknown in a model: that a newer umpteen made it, if so; else `error`."""
     if not is_newer(header):
         return error
     return ModelFormatError(
@@ -461,7 +464,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
     if not isinstance(header.get("method"), str):
         raise ModelCorruptError(f"method must be a name, but is {header.get('method')!r:.100}")
     if not isinstance(header.get("params"), dict):
-        raise ModelCorruptError("the manifest lacks params")
+        raise ModelCorruptError("the manifest has no params")
 
 
 def _open_preprocessing(header: Mapping[str, Any], parts: Mapping[str, Part]) -> Preprocessing:
@@ -473,12 +476,12 @@ def _open_preprocessing(header: Mapping[str, Any], parts: Mapping[str, Part]) ->
 
 
 def _label_counts(header: Mapping[str, Any], parts: Mapping[str, Part]) -> NDArray[np.int64]:
-    """The model's label counts, which may be anybody's."""
+    """The model's label counts, checked."""
     if "labels" not in parts or "counts" not in parts["labels"].arrays:
-        raise ModelCorruptError("the part that holds the label counts is missing")
+        raise ModelCorruptError("the part with the label counts is missing")
     counts, n_labels = parts["labels"].arrays["counts"], header["n_labels"]
     if counts.shape != (n_labels,):
-        raise ModelCorruptError(f"{n_labels} labels must have a count, but the shape of counts is {counts.shape}")
+        raise ModelCorruptError(f"there must be {n_labels} label counts, but their shape is {counts.shape}")
     if counts.dtype != np.int64:
         raise ModelCorruptError(f"label counts must be int64, but are {counts.dtype}")
     if counts.min(initial=0) < 0:

@@ -1,11 +1,11 @@
-"""Models inside models: the members of a blend, and the tree that proposes candidates.
+"""Models inside models: the members of a blend, and the candidate tree.
 
-A nested model is a record of facts in the manifest of the outer one, parts under a prefix, and shards:
+A nested model is a record in the manifest of the outer one, parts under a prefix, and shards:
 
-    record = {"header": its own facts, "n_shards": how many shards it has, "shared": the names of its parts}
+    record = {"header": its own entries, "n_shards": how many shards it has, "shared": the names of its parts}
 
-Where its shards lie is for the outer model to say: a blend's own shards are those of its members, one after the
-other; those of a tree of candidates are parts under the prefix as well.
+The outer model decides where the shards are: a blend's own shards are those of its members, one after the other;
+those of a candidate tree are parts under the prefix too.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from umpteen.storage.store import Part
 if TYPE_CHECKING:
     from umpteen.trained.model import TrainedModel
 
-#: The facts of an outer model that its nested ones need not repeat, or that are not theirs.
-_OUTER_FACTS = ("text", "fingerprint")
-#: The entry of the manifest for a tree of candidates, and what the names of its parts begin with.
+#: Entries of the outer model that nested ones do not repeat.
+_OUTER_ENTRIES = ("text", "fingerprint")
+#: The manifest entry of a candidate tree, and the prefix of its parts.
 CANDIDATE_TREE = "candidates"
 _CANDIDATE_PREFIX = "candidates-"
 
 
 class Nested(NamedTuple):
-    """A model as it is kept inside another one."""
+    """A model as stored inside another one."""
 
     record: dict[str, Any]
     parts: dict[str, Part]  # by their names with the prefix
@@ -36,7 +36,7 @@ class Nested(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What `TrainedModel.open` takes."""
+    """The arguments of `TrainedModel.open`."""
 
     header: dict[str, Any]
     parts: dict[str, Part]
@@ -44,11 +44,11 @@ class Contents(NamedTuple):
 
 
 def nest(model: TrainedModel, prefix: str, *, without: Iterable[str] = ()) -> Nested:
-    """What an outer model keeps of an inner one; parts named in `without` are the outer model's already."""
+    """What an outer model stores of an inner one; it already has the parts named in `without`."""
     left_out = set(without)
     own = {name: part for name, part in model.parts.items() if name not in left_out}
     shards = model.scorer.to_parts()
-    header = {key: value for key, value in model.header.items() if key not in _OUTER_FACTS}
+    header = {key: value for key, value in model.header.items() if key not in _OUTER_ENTRIES}
     record = {"header": header, "n_shards": len(shards), "shared": sorted(own)}
     return Nested(record, {prefix + name: part for name, part in own.items()}, shards)
 
@@ -56,19 +56,19 @@ def nest(model: TrainedModel, prefix: str, *, without: Iterable[str] = ()) -> Ne
 def unnest(
     record: Any, outer: Mapping[str, Any], parts: Mapping[str, Part], prefix: str, shards: Sequence[Part]
 ) -> Contents:
-    """The contents of a nested model, which must have the features and labels of the outer one.
+    """The contents of a nested model, which must have as many features and labels as the outer one.
 
     Parameters
     ----------
     record, outer
-        Its entry in the manifest, and the manifest's facts; they may be anybody's.
+        Its record, and the entries of the outer model's manifest; neither is trusted.
     parts
-        Those of the outer model.
+        The parts of the outer model.
     shards
-        The nested model's own.
+        The shards of the nested model.
     """
     if not isinstance(record, dict) or not isinstance(record.get("header"), dict):
-        raise ModelCorruptError(f"the entry of a nested model must have a header, but is {record!r:.100}")
+        raise ModelCorruptError(f"the record of a nested model must have a header, but is {record!r:.100}")
     header = record["header"]
     for key in ("n_features", "n_labels"):
         if header.get(key) != outer[key]:
@@ -76,7 +76,7 @@ def unnest(
     if count_shards(record) != len(shards):
         raise ModelCorruptError(f"a nested model must have {count_shards(record)} shards, but has {len(shards)}")
     names = record.get("shared")
-    if names is None:  # trees of candidates did not list their parts at first
+    if names is None:  # the first candidate trees did not list their parts
         names = [name.removeprefix(prefix) for name in parts if name.startswith(prefix)]
     missing = [name for name in names if prefix + str(name) not in parts]
     if missing:
@@ -93,20 +93,20 @@ def count_shards(record: Any) -> int:
 
 
 def nest_candidate_tree(tree: TrainedModel) -> tuple[dict[str, Any], dict[str, Part]]:
-    """Entries of the manifest and parts that keep a tree of candidates in a model."""
+    """The manifest entries and the parts that store a candidate tree in a model."""
     record, parts, shards = nest(tree, _CANDIDATE_PREFIX)
     own = {_CANDIDATE_PREFIX + shard_name(i): shard for i, shard in enumerate(shards)}
     return {CANDIDATE_TREE: record}, parts | own
 
 
 def open_candidate_tree(header: Mapping[str, Any], parts: Mapping[str, Part]) -> Contents | None:
-    """The tree of candidates that a model keeps, if it does."""
+    """The contents of a model's candidate tree; None if it has none."""
     if CANDIDATE_TREE not in header:
         return None
     record = header[CANDIDATE_TREE]
     names = [_CANDIDATE_PREFIX + shard_name(i) for i in range(count_shards(record))]
     missing = [name for name in names if name not in parts]
     if missing:
-        raise ModelCorruptError(f"the part {missing[0]} of the tree of candidates is missing")
+        raise ModelCorruptError(f"the part {missing[0]} of the candidate tree is missing")
     inner = {name: part for name, part in parts.items() if name not in names}
     return unnest(record, header, inner, _CANDIDATE_PREFIX, [parts[name] for name in names])
