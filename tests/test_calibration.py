@@ -125,7 +125,7 @@ def test_reliability():
     assert found.count.tolist() == [2, 2, 1]
     assert found.error == pytest.approx((0.475 * 2 + 0.01 * 2) / 5)
     assert found.to_svg().count("<circle") == 3
-    with pytest.raises(DataError, match="as many hits as probabilities"):
+    with pytest.raises(DataError, match="same number of entries, at least one, but have"):
         reliability([0.5], [])
     with pytest.raises(DataError, match=r"in \[0, 1\], but one is 1.5"):
         reliability([1.5], [True])

@@ -406,8 +406,8 @@ def test_deciles_may_be_left_out(case):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ([0, 6, 1], r"labels must be in \[0, 6\), or -1 for none, but row 2 holds 6"),
-        ([0, -2, -2], r"labels must be in \[0, 6\), or -1 for none, but row 2 holds -2"),
+        ([0, 6, 1], r"labels must be in \[0, 6\), or -1 as padding, but row 2 holds 6"),
+        ([0, -2, -2], r"labels must be in \[0, 6\), or -1 as padding, but row 2 holds -2"),
         ([0, 1, 2**40], "row 2 holds 1099511627776"),
         ([0, -1, 4], "labels may hold -1 only at the end of a row, but row 2 holds 4 after -1"),
         ([3, 5, 3], "labels must not repeat in a row, but row 2 holds 3 more than once"),
@@ -423,8 +423,8 @@ def test_bad_ids_name_row_and_value(Y, row, message):
     [
         ([0, 1, 2, 3], "labels must have two dimensions, but has 1"),
         (np.zeros((4, 3)), "labels must hold integer ids, but its type is float64"),
-        ([[0, 1, 2]], "labels must have 4 rows as Y does, but has 1"),
-        ([[0], [1, 2], [3], [4]], "labels must have rows of one length"),
+        ([[0, 1, 2]], "labels must have 4 rows, as Y has, but has 1"),
+        ([[0], [1, 2], [3], [4]], "labels must have rows of equal length"),
     ],
 )
 def test_bad_labels(Y, labels, message):
@@ -551,7 +551,7 @@ def test_bad_B(train_Y, B):
 
 @pytest.mark.parametrize(("A", "B"), [(2000, 1.5), (10**6, 1e-300), (np.float64(2000), 0.4)])
 def test_extreme_constants(train_Y, A, B):
-    with pytest.raises(ParamError, match="A and B must leave every propensity above 0, but A is"):
+    with pytest.raises(ParamError, match="A and B must keep every propensity above 0, but A is"):
         propensities(train_Y, A=A, B=B)
 
 

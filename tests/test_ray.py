@@ -430,9 +430,9 @@ def test_a_model_held_in_parts_survives_its_node(engine, cluster, work, monkeypa
                 assert any("_Holder" in command for command in cluster.processes(node).values())
                 cluster.kill_node(node)
         other = umpteen.Centroid().fit(data.X[:, :50], data.Y)
-        with pytest.raises(ParamError, match="the model held is that of .*, but another one was asked"):
+        with pytest.raises(ParamError, match=r"the model held has .* features and labels, but this one has \(50, "):
             other.predict_topk(data.X[:, :50], engine=held)
-    with pytest.raises(ParamError, match="a held model answers within its with-block only"):
+    with pytest.raises(ParamError, match="a held model can only be used within its with-block"):
         model.predict_topk(data.X, 5, engine=held)
 
 
@@ -485,9 +485,9 @@ def test_workers_must_match_the_driver():
     from umpteen.engines.ray import _check_signature, _signature
 
     _check_signature(_signature())
-    with pytest.raises(UmpteenError, match="must have umpteen 0.0.7, as the driver has, but has"):
+    with pytest.raises(UmpteenError, match="must have umpteen 0.0.7, like the driver, but has"):
         _check_signature(("0.0.7", _native.simd()))
-    with pytest.raises(UmpteenError, match="must have the driver's instruction set, avx1024, for the same bytes"):
+    with pytest.raises(UmpteenError, match="must have the driver's instruction set, avx1024, to give the same bytes"):
         _check_signature((umpteen.__version__, "avx1024"))
 
 

@@ -274,7 +274,7 @@ def test_split_files(tmp_path):
     [("1 2\n0 3\n", 0, r"tr\.txt:2: a row number must be an integer of at least 1, but is '0'"),
      ("1 x\n", 1, r"tr\.txt:1: .* but is 'x'"),
      ("1 2\n", 2, r"tr\.txt:1: column must be in \[0, 2\), but is 2"),
-     ("9\n", 0, r"tr\.txt: names row 9, but .* has 2 rows"),
+     ("9\n", 0, r"tr\.txt: rows must be in .*, which has 2, but one is 9"),
      ("9" * 23, 0, r"tr\.txt:1: a row number must be"),
      ("", 0, r"tr\.txt: the file is empty")],
 )  # fmt: skip
@@ -292,7 +292,7 @@ def test_names(tmp_path):
     write(tmp_path, b"a\n\xff\nc\nd\n", "names.txt")
     with pytest.raises(umpteen.errors.DataError, match=r"names\.txt:2: names must be UTF-8, but byte 0xff is not"):
         umpteen.read_xc(data, label_names=names)
-    with pytest.raises(umpteen.errors.DataError, match="one label name for each of 4 labels, but there are 1"):
+    with pytest.raises(umpteen.errors.DataError, match="there must be 4 label names, but there are 1"):
         umpteen.read_xc(data, label_names=["a"])
 
 
@@ -332,7 +332,7 @@ def test_npz_that_is_not_one(tmp_path):
     with pytest.raises(umpteen.errors.DataError, match="is a directory"):
         umpteen.read_npz(tmp_path)
     sp.save_npz(tmp_path / "X.npz", sp.csr_matrix(np.eye(2)))
-    with pytest.raises(umpteen.errors.DataError, match="holds no labels"):
+    with pytest.raises(umpteen.errors.DataError, match="the file has no labels"):
         umpteen.read_npz(tmp_path / "X.npz")
 
 

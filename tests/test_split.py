@@ -174,7 +174,7 @@ def test_no_rows_is_an_error():
 @pytest.mark.parametrize("test_size", [0, 40, 41, -1, 0.0, 1.0, 1.5, -0.2, float("nan"), True, "0.2", None])
 def test_bad_test_size(test_size):
     with pytest.raises(
-        ParamError, match=r"test_size must be a fraction .* less than the 40 there are, but is"
+        ParamError, match=r"test_size must be a fraction .* less than 40, the number of all rows, but is"
     ) as caught:
         train_test_split(make_easy(), test_size)
     assert str(caught.value).endswith(repr(test_size))

@@ -292,8 +292,8 @@ def test_scikit_learn_conventions():
 def test_refusals():
     for labels, message in (
         (["fish"], "text 0 has the string 'fish'"),
-        ([[1]], "a label must be a name"),
-        ([[""]], "a label must be a name"),
+        ([[1]], "a label must be a non-empty string"),
+        ([[""]], "a label must be a non-empty string"),
         ([3], "text 0 has 3"),
     ):
         with pytest.raises(DataError, match=message):

@@ -136,7 +136,7 @@ def test_an_unknown_step_of_a_newer_version_is_named_as_that(saved):
         umpteen.load(rewrite(saved, change))
     assert not isinstance(refused.value, ModelCorruptError)
     rewrite(saved, lambda manifest: manifest.update(umpteen_version=umpteen.__version__))
-    with pytest.raises(ModelCorruptError, match="preprocessing must say"):
+    with pytest.raises(ModelCorruptError, match="preprocessing must have"):
         umpteen.load(saved)
 
 

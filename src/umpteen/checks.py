@@ -1,11 +1,11 @@
-"""The contract of a method, as code: what every method here honours, and what yours must to join them.
+"""The contract of a method, as code: what every method here guarantees, and what yours must guarantee to join them.
 
     from umpteen.checks import check_model
     check_model(MyMethod)                        # or MyMethod(some=setting)
 
 Each `check_…` below is one clause and takes a `Case`: a method and data to try it on. `check_fitted` is the half that
-needs a trained model only, so it also takes what is not trained from rows, such as a blend. A breach raises an
-AssertionError that says what was broken. Nothing but the package itself is needed.
+needs only a trained model, so it also takes models that are not trained from rows, such as a blend. A failed check
+raises an AssertionError that names the broken rule. The checks need only the package itself.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from umpteen.trained.model import TrainedModel
 
 
 class Case:
-    """A method to check, data it can learn something from, and one trained model that the checks share.
+    """A method to check, data it can learn from, and one trained model that the checks share.
 
     Parameters
     ----------
     method
         A class, or an instance whose settings are kept.
     many_shards
-        Settings that make it plan several shards on 40 labels; without them resuming is checked with what there is.
+        Settings that give several shards on 40 labels; without them resuming is checked with the default shards.
     data
         Rows to train from; a few hundred synthetic ones by default.
     """
@@ -77,13 +77,13 @@ class Case:
 
     @cached_property
     def ranking(self) -> Ranking:
-        """What it predicts for its rows, on one thread."""
+        """Its predictions for its rows, on one thread."""
         found: Ranking = self.fitted.predict_topk(self.X, 6, threads=1)
         return found
 
 
 class Trained(Case):
-    """A case of a model that is there."""
+    """A case with a model that is already trained."""
 
     def __init__(self, model: Any, X: Any, Y: Any) -> None:
         self._method, self.X, self.Y = model, X, Y
@@ -95,7 +95,7 @@ class Trained(Case):
 
 
 def check_parameters(case: Case) -> None:
-    """Parameters are the constructor's, kept as given, and shown where they are not the default."""
+    """Parameters are the constructor's, kept as given, and shown by repr if they are not the default."""
     cls = type(case.new())
     defaults = cls.param_defaults()
     model = cls()
@@ -105,7 +105,7 @@ def check_parameters(case: Case) -> None:
     _holds(repr(model) == f"{cls.__name__}(threads=1)", f"repr() must show changed parameters, but is {model!r}")
     clone = cls(**model.get_params())
     for name, value in model.get_params().items():
-        _holds(getattr(clone, name) is value, f"the constructor must keep {name} as it is given")
+        _holds(getattr(clone, name) is value, f"the constructor must keep {name} unchanged")
     with _refuses(ParamError, f"{cls.name} has no parameter 'colour'; its parameters are "):
         model.set_params(colour=1)
     for bad in ({"threads": "x"}, {"threads": float("inf")}, {"threads": 99999}, {"threads": 0}):
@@ -126,7 +126,7 @@ def check_parameters(case: Case) -> None:
 
 
 def check_not_fitted(case: Case) -> None:
-    """Nothing can be asked of what is not fitted."""
+    """A method that is not fitted refuses every question."""
     with _refuses(NotFittedError, "is not fitted; call fit first"):
         case.new().predict_topk(case.X)
     with _refuses(NotFittedError, "is not fitted; call fit first"):
@@ -139,7 +139,7 @@ def check_not_fitted(case: Case) -> None:
 
 
 def check_bad_training_data_is_refused(case: Case) -> None:
-    """Wrong shapes, kinds and values are named, before anything is trained."""
+    """Wrong shapes, types and values are refused before training."""
     X, Y = case.X, case.Y
     finite = "X must hold finite 32-bit numbers, no NaN or inf, but row 0, column 0 is "
     for bad_X, bad_Y, message in [
@@ -162,7 +162,7 @@ def check_bad_training_data_is_refused(case: Case) -> None:
 
 
 def check_broken_matrices_are_refused(case: Case) -> None:
-    """Index arrays that lie are found: native code must never follow them."""
+    """Invalid index arrays are refused: native code must never follow them."""
     for part, at, value, message in [
         ("indices", 2, 50_000_000, "'s indices must be in [0, "),
         ("indices", 2, -7, "'s indices must be in [0, "),
@@ -177,7 +177,7 @@ def check_broken_matrices_are_refused(case: Case) -> None:
 
 
 def check_any_kind_of_matrix_is_taken(case: Case) -> None:
-    """The same numbers train the same model, however they are held; and they are left as they were."""
+    """The same numbers train the same model in every kind of matrix, and are not changed."""
     X, Y = case.X, case.Y
     backwards = X.copy()
     for i in range(X.shape[0]):
@@ -199,7 +199,7 @@ def check_any_kind_of_matrix_is_taken(case: Case) -> None:
 
 
 def check_inputs_are_not_changed(case: Case) -> None:
-    """X and Y are only read: they may be mapped from a file that cannot be written."""
+    """X and Y are only read: they may be mapped from a read-only file."""
     X, Y = case.X.copy(), case.Y.copy()
     for matrix in (X, Y):
         for array in (matrix.data, matrix.indices, matrix.indptr):
@@ -211,36 +211,34 @@ def check_inputs_are_not_changed(case: Case) -> None:
 
 
 def check_degenerate_data(case: Case) -> None:
-    """One row, one feature, one label; nothing at all; everything alike."""
+    """One row, one feature, one label; no entries at all; all entries equal."""
     for n, d, n_labels in [(1, 1, 1), (1, 5, 3), (5, 1, 1), (20, 3, 1)]:
         shape = f"{n} rows, {d} features, {n_labels} labels"
         ones = np.ones((n, d))
         labels, scores = case.new().fit(ones, np.ones((n, n_labels))).predict_topk(ones, 2)
         _holds(labels.shape == scores.shape == (n, 2), f"with {shape} the ranking must be {n} x 2")
-        _holds(bool((labels[:, 0] == 0).all()), f"with {shape} all alike the first label must be ranked first")
+        _holds(bool((labels[:, 0] == 0).all()), f"with {shape}, all equal, the first label must be ranked first")
         nothing = case.new().fit(sp.csr_matrix((n, d)), sp.csr_matrix((n, n_labels)))
         ranked = nothing.predict_topk(ones, 2)[0]
-        _holds(
-            bool((ranked == -1).all()), f"with {shape} and no entry nothing was trained, but {ranked[0]} is ranked"
-        )
-        _holds(nothing.score(ones, np.ones((n, n_labels))) == 0, f"with {shape} and no entry the score must be 0")
+        _holds(bool((ranked == -1).all()), f"with {shape} and no entries no label may be ranked, but {ranked[0]} are")
+        _holds(nothing.score(ones, np.ones((n, n_labels))) == 0, f"with {shape} and no entries the score must be 0")
     half = np.eye(6)[:, :4]  # two rows without features, and one without labels
     labels, _ = case.new().fit(half, np.roll(np.eye(6)[:, :5], 3, axis=0)).predict_topk(half, 3)
     _holds(bool(((labels >= -1) & (labels < 5)).all()), "labels must be ids or -1")
 
 
 def check_labels_without_rows_are_never_ranked(case: Case) -> None:
-    """What was not trained must not come out by accident."""
+    """A label that was not trained must not be ranked by accident."""
     Y = sp.hstack([case.Y[:, :20], sp.csr_matrix((case.Y.shape[0], 1)), case.Y[:, 20:]], format="csr")
     labels, _ = case.new().fit(case.X, Y).predict_topk(case.X, Y.shape[1])
     _holds(20 not in labels, "a label without rows must never be ranked")
-    _holds(bool((labels[:, -1] == -1).all()), "one label less can be ranked than there are")
+    _holds(bool((labels[:, -1] == -1).all()), "the last place must be -1, because one label has no rows")
 
 
 def check_memory_is_stated(case: Case) -> None:
-    """Before training: what it takes."""
+    """A method estimates its memory before training."""
     estimate = case.new().estimate(case.X, case.Y)
-    _holds(estimate.peak_bytes >= 0 and estimate.model_bytes > 0, f"an estimate must be stated, but is {estimate}")
+    _holds(estimate.peak_bytes >= 0 and estimate.model_bytes > 0, f"the estimate must be positive, but is {estimate}")
 
 
 # --- shards, threads, interruption ----------------------------------------------------------------------------------
@@ -256,14 +254,15 @@ def check_bytes_do_not_depend_on_threads(case: Case) -> None:
 
 
 def check_resumes_to_the_same_bytes(case: Case) -> None:
-    """Interrupted after each shard in turn, a run goes on with what is there, and ends as if nothing had been."""
-    told: list[Progress] = []
+    """A run interrupted after any shard continues with the finished shards and ends with the same bytes."""
+    reports: list[Progress] = []
     with _folder() as folder:
-        case.new(**case.many_shards).fit(case.X, case.Y, folder / "whole", progress=told.append)
-        n_shards = told[-1].shards_total
-        _holds([p.shards_done for p in told] == list(range(n_shards + 1)), "progress must be told shard by shard")
-        _holds(told[0].done == 0 and told[-1].done == told[-1].total, "progress must go from nothing to all")
-        _holds(not case.many_shards or n_shards > 2, f"the settings were to give several shards, but gave {n_shards}")
+        case.new(**case.many_shards).fit(case.X, case.Y, folder / "whole", progress=reports.append)
+        n_shards = reports[-1].shards_total
+        done = [report.shards_done for report in reports]
+        _holds(done == list(range(n_shards + 1)), f"progress must be reported shard by shard, but is {done}")
+        _holds(reports[0].done == 0 and reports[-1].done == reports[-1].total, "progress must go from 0 to the total")
+        _holds(not case.many_shards or n_shards > 2, f"many_shards must give several shards, but gives {n_shards}")
         for after in range(n_shards):
             path = folder / f"after {after}"
             with contextlib.suppress(_Interrupted):
@@ -277,7 +276,7 @@ def check_resumes_to_the_same_bytes(case: Case) -> None:
             _same_files(path, folder / "whole", f"resumed after {after} shards")
             _holds(
                 all((path / name).stat().st_mtime_ns == written for name, written in kept.items()),
-                "a shard that was finished must not be trained again",
+                "a finished shard must not be trained again",
             )
         with _refuses(ModelExistsError, "a finished model is already there"):
             case.new(**case.many_shards).fit(case.X, case.Y, folder / "whole")
@@ -287,40 +286,40 @@ def check_resumes_to_the_same_bytes(case: Case) -> None:
 
 
 def check_threads_and_batches_agree(case: Case) -> None:
-    """A row's ranking depends on the row alone: not on threads, on the rows around it or on their order."""
+    """A row's ranking depends only on the row: not on threads, on other rows or on their order."""
     labels, scores = case.ranking
     for threads in (2, 7):
         _same_ranking(case.fitted.predict_topk(case.X, 6, threads=threads), case.ranking, f"on {threads} threads")
     for i in range(0, case.X.shape[0], 13):
-        _same_ranking(case.fitted.predict_topk(case.X[i], 6), (labels[[i]], scores[[i]]), f"row {i} by itself")
+        _same_ranking(case.fitted.predict_topk(case.X[i], 6), (labels[[i]], scores[[i]]), f"row {i} alone")
     order = np.random.default_rng(0).permutation(case.X.shape[0])
     _same_ranking(case.fitted.predict_topk(case.X[order], 6), (labels[order], scores[order]), "rows in another order")
     none = case.fitted.predict_topk(case.X[:0], 6)
-    _holds(none[0].shape == none[1].shape == (0, 6), "no row must give no ranking")
+    _holds(none[0].shape == none[1].shape == (0, 6), "no rows must give an empty ranking")
 
 
 def check_rankings_are_sound(case: Case) -> None:
-    """Best first, no label twice, pads at the end, as many as asked for."""
+    """Best first, no label twice, padding at the end, `top_k` columns."""
     n_labels = case.Y.shape[1]
     labels, scores = case.fitted.predict_topk(case.X[:20], n_labels + 5)
-    _holds(labels.shape == scores.shape == (min(20, case.X.shape[0]), n_labels + 5), "as many labels as asked for")
-    _holds(labels.dtype == np.int32 and scores.dtype == np.float32, "labels are int32 and scores float32")
+    _holds(labels.shape == scores.shape == (min(20, case.X.shape[0]), n_labels + 5), "there must be top_k columns")
+    _holds(labels.dtype == np.int32 and scores.dtype == np.float32, "labels must be int32 and scores float32")
     _holds(bool(((labels >= -1) & (labels < n_labels)).all()), "labels must be ids or -1")
-    _holds(bool(((labels == -1) == np.isneginf(scores)).all()), "-1 and -inf pad the same places")
+    _holds(bool(((labels == -1) == np.isneginf(scores)).all()), "-1 and -inf must pad the same places")
     _holds(not np.isnan(scores).any(), "no score may be NaN")
     for row, values in zip(labels, scores, strict=True):
         given = row[row >= 0]
-        _holds(bool((row[: len(given)] >= 0).all()), "pads must stand at the end")
+        _holds(bool((row[: len(given)] >= 0).all()), "padding must be at the end")
         _holds(len(set(given.tolist())) == len(given), "no label may be ranked twice")
         falls = np.diff(values[: len(given)])
         _holds(bool((falls <= 0).all()), "scores must fall")
         _holds(bool((np.diff(given)[falls == 0] > 0).all()), "ties must go to the lower label id")
     top, _ = case.fitted.predict_topk(case.X[:20], 3)
-    _holds(bool((top == labels[:, :3]).all()), "fewer labels must be the first of more")
+    _holds(bool((top == labels[:, :3]).all()), "a smaller top_k must give the first labels of a larger one")
 
 
 def check_bad_questions_are_refused(case: Case) -> None:
-    """What cannot be predicted is named."""
+    """Invalid arguments of predictions are refused."""
     width = case.X.shape[1]
     with _refuses(DataError, f"X must have {width} columns, but has {width - 1}"):
         case.fitted.predict_topk(case.X[:, : width - 1])
@@ -343,51 +342,54 @@ def check_bad_questions_are_refused(case: Case) -> None:
 
 
 def check_labels_can_be_left_out(case: Case) -> None:
-    """`exclude` and `include`, by id and by name, before the cut."""
+    """`exclude` and `include` work by id and by name, before `top_k`."""
     model, best = case.fitted, case.ranking[0][:, 0]
     without = model.predict_topk(case.X, 1, exclude=[best[0]])[0][:, 0]
     _holds(without[0] != best[0], "an excluded label must not be ranked")
     ids: tuple[Any, ...] = (3, {3}, (3,), {3: "x"}.keys(), np.array([3]))
     for same in (*ids, case.names[3], frozenset({case.names[3]})) if case.names else ids:
         found = set(np.unique(model.predict_topk(case.X, 5, include=same)[0]).tolist())
-        _holds(found <= {-1, 3} and 3 in found, f"include={same!r} must leave label 3 alone, but leaves {found}")
+        _holds(found <= {-1, 3} and 3 in found, f"include={same!r} must rank only label 3, but ranks {found}")
     if not case.names:
         with _refuses(ParamError, "include holds label names, but the model has none"):
             model.predict_topk(case.X, include=["n3"])
         return
     by_name = model.predict_topk(case.X, 1, exclude=[case.names[best[0]]])[0][:, 0]
-    _holds(bool((by_name == without).all()), "a label's name must mean what its id does")
+    _holds(bool((by_name == without).all()), "a label's name must work like its id")
     with _refuses(ParamError, "exclude holds the unknown label 'law'"):
         model.predict_topk(case.X, exclude=["law"])
 
 
 def check_predict_and_score(case: Case) -> None:
-    """`predict` and `score` say what `predict_topk` does."""
+    """`predict` and `score` agree with `predict_topk`."""
     labels, _ = case.fitted.predict_topk(case.X, 3)
     predicted = case.fitted.predict(case.X, 3)
-    _holds(predicted.shape == case.Y.shape, "predict must give a matrix like Y")
+    _holds(predicted.shape == case.Y.shape, "predict must return a matrix of Y's shape")
     for row, found in zip(labels, predicted, strict=True):
-        _holds(sorted(row[row >= 0].tolist()) == sorted(found.indices.tolist()), "predict must give the best labels")
+        _holds(sorted(row[row >= 0].tolist()) == sorted(found.indices.tolist()), "predict must find the best labels")
     first = evaluate(case.Y, labels, k=(1,))["P@1"] / 100
     _holds(abs(case.fitted.score(case.X, case.Y) - first) < 1e-9, "score must be P@1")
 
 
 def check_explanations(case: Case) -> None:
-    """The score that is explained is the one that is given."""
+    """An explanation explains the score that `predict_topk` returns."""
     for i in range(0, case.X.shape[0], 61):
         label, score = int(case.ranking[0][i, 0]), float(case.ranking[1][i, 0])
         if label < 0:
             continue
         found = case.fitted.explain(case.X[i], label)
-        _holds(found.label == label, "an explanation must be of the label it was asked for")
-        _holds(abs(found.score - score) <= 1e-3 * max(1, abs(score)), f"score {score} is explained as {found.score}")
+        _holds(found.label == label, f"the explanation must be for label {label}, but is for {found.label}")
+        _holds(
+            abs(found.score - score) <= 1e-3 * max(1, abs(score)),
+            f"the explained score must be {score}, but is {found.score}",
+        )
         _holds(bool(np.isfinite(found.contributions).all()), "contributions must be finite")
     with _refuses(ParamError, "explain takes one row and one label, but there are 2 rows"):
         case.fitted.explain(case.X[:2], 0)
 
 
 def check_save_and_load_agree(case: Case) -> None:
-    """A saved model is the model; copies and pickles are too; what is there is not replaced unasked."""
+    """Saved models, copies and pickles predict the same; an existing model is not replaced by default."""
     model = case.fitted
     with _folder() as folder:
         model.save(folder / "saved")
@@ -411,7 +413,7 @@ def check_save_and_load_agree(case: Case) -> None:
         _same_ranking(same.predict_topk(case.X, 6), case.ranking, what)
 
 
-#: What is checked of a trained model.
+#: Checks of a trained model.
 FITTED_CHECKS: tuple[Callable[[Case], None], ...] = (
     check_threads_and_batches_agree,
     check_rankings_are_sound,
@@ -422,7 +424,7 @@ FITTED_CHECKS: tuple[Callable[[Case], None], ...] = (
     check_save_and_load_agree,
 )
 
-#: What is checked of a method.
+#: Checks of a method.
 CHECKS: tuple[Callable[[Case], None], ...] = (
     check_parameters,
     check_not_fitted,
@@ -447,12 +449,12 @@ def check_model(
     Parameters
     ----------
     method, many_shards, data
-        As `Case` takes them.
+        As for `Case`.
 
     Raises
     ------
     AssertionError
-        Of the first check that fails; says which, and what was broken.
+        For the first check that fails; names the check and the broken rule.
 
     Examples
     --------
@@ -480,7 +482,7 @@ def _run(checks: tuple[Callable[[Case], None], ...], case: Case) -> None:
 
 
 def _trained(model: Any) -> TrainedModel:
-    """The trained model of an estimator, a tagger or itself."""
+    """The trained model of an estimator or tagger, or the model itself."""
     found: TrainedModel = model.fitted() if hasattr(model, "fitted") else model
     return found
 
@@ -507,9 +509,9 @@ def _refuses(error: type[Exception], message: str) -> Iterator[None]:
     try:
         yield
     except error as found:
-        _holds(message in str(found), f"the message must have {message!r}, but is {str(found)!r}")
+        _holds(message in str(found), f"the message must contain {message!r}, but is {str(found)!r}")
         return
-    raise AssertionError(f"{error.__name__} must be raised ({message}…), but nothing was")
+    raise AssertionError(f"{error.__name__} must be raised ({message}…), but was not")
 
 
 @contextlib.contextmanager
@@ -526,7 +528,7 @@ def _broken(matrix: Any, part: str, at: int, value: float) -> Any:
 
 def _same_ranking(got: Ranking, want: Ranking, what: str) -> None:
     for name, a, b in zip(("labels", "scores"), got, want, strict=True):
-        _holds(a.shape == b.shape, f"{what}: {name} must be of shape {b.shape}, but are {a.shape}")
+        _holds(a.shape == b.shape, f"{what}: {name} must have shape {b.shape}, but have {a.shape}")
         different = np.argwhere(a != b)
         if len(different):
             row, place = different[0]

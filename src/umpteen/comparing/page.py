@@ -167,7 +167,7 @@ def _bubbles(done: Sequence[dict[str, Any]], colours: Colours) -> str:
         shown[name] = colours[run["name"]]
         bubbles[name] = (run["train_seconds"], max(value, lowest), run["model_bytes"])
     chart = report.bubble_chart(
-        bubbles, x_label="seconds of training", y_label="P@1", tell=format_bytes, colours=shown
+        bubbles, x_label="seconds of training", y_label="P@1", format_size=format_bytes, colours=shown
     )
     return report.section(
         "Time, accuracy, size",

@@ -1,1 +1,1 @@
-"""Data sets: reading, writing, splitting, making, preparing."""
+"""Data sets: read, write, split, generate and preprocess them."""

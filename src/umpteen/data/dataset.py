@@ -1,4 +1,4 @@
-"""Rows, their features and their labels, with names where there are any."""
+"""Rows with their features and labels, and optional names."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Dataset:
     Parameters
     ----------
     X : sparse matrix or array, n_rows x n_features
-        Becomes CSR float32 with sorted 32-bit columns.
+        Stored as CSR float32 with sorted 32-bit columns.
     Y : sparse matrix or array, n_rows x n_labels
-        Which labels each row has: any entry above 0. Becomes CSR of ones.
+        The labels of each row: any entry above 0. Stored as CSR of ones.
     label_names, feature_names : sequence of str, optional
         One name per column of Y or X.
 
@@ -46,13 +46,15 @@ class Dataset:
         label_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        # Frozen, so that nothing downstream can change shared data; set once here after the checks.
+        # Frozen, so that no other code can change shared data; set once here, after checks.
         object.__setattr__(self, "X", as_csr(X, "X"))
         object.__setattr__(self, "Y", as_csr(Y, "Y", values=False))
         object.__setattr__(self, "label_names", _check_names(label_names, self.n_labels, "label"))
         object.__setattr__(self, "feature_names", _check_names(feature_names, self.n_features, "feature"))
         if self.X.shape[0] != self.Y.shape[0]:
-            raise DataError(f"X and Y must have as many rows, but have {self.X.shape[0]} and {self.Y.shape[0]}")
+            raise DataError(
+                f"X and Y must have the same number of rows, but have {self.X.shape[0]} and {self.Y.shape[0]}"
+            )
 
     @property
     def n_rows(self) -> int:
@@ -67,7 +69,7 @@ class Dataset:
         return int(self.Y.shape[1])
 
     def take(self, rows: ArrayLike) -> Dataset:
-        """The data set of these rows, in this order; rows may be ids or a boolean mask."""
+        """A data set of these rows, in this order; `rows` may be ids or a boolean mask."""
         chosen = np.asarray(rows)
         return Dataset(self.X[chosen], self.Y[chosen], self.label_names, self.feature_names)
 
@@ -84,5 +86,5 @@ def _check_names(names: Sequence[str] | None, n: int, kind: str) -> tuple[str, .
     if names is None:
         return None
     if len(names) != n:
-        raise DataError(f"there must be one {kind} name for each of {n} {kind}s, but there are {len(names)}")
+        raise DataError(f"there must be {n} {kind} names, but there are {len(names)}")
     return tuple(str(name) for name in names)

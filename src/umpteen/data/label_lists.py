@@ -1,4 +1,4 @@
-"""Labels as people write them, a list of names for each text, and as methods take them."""
+"""Labels as lists of names, one for each text, and as the matrix that methods take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from umpteen.errors import DataError
 
 
 def encode_labels(labels: Iterable[Iterable[str]], known: Sequence[str] = ()) -> tuple[list[str], Csr]:
-    """Label names, those known first and the others sorted behind them, and which rows have them."""
+    """Label names, first those known, then the others sorted, and the matrix Y of the rows that have them."""
     lists = check_label_lists(labels)
     names = [*known, *sorted({name for row in lists for name in row}.difference(known))]
     ids = {name: i for i, name in enumerate(names)}
@@ -19,7 +19,7 @@ def encode_labels(labels: Iterable[Iterable[str]], known: Sequence[str] = ()) ->
 
 
 def check_label_lists(labels: Iterable[Iterable[str]]) -> list[list[str]]:
-    """The label names of each text, after checks."""
+    """The label names of each text, checked."""
     lists = []
     for number, row in enumerate(labels):
         if isinstance(row, (str, bytes)):
@@ -34,13 +34,13 @@ def check_label_lists(labels: Iterable[Iterable[str]]) -> list[list[str]]:
             ) from None
         for name in names:
             if not isinstance(name, str) or not name:
-                raise DataError(f"a label must be a name that is not empty, but text {number} has {name!r}"[:300])
+                raise DataError(f"a label must be a non-empty string, but text {number} has {name!r}"[:300])
         lists.append(names)
     return lists
 
 
 def to_label_matrix(rows: list[list[int]], n_labels: int) -> Csr:
-    """Y from the label ids of each row; ids may stand twice."""
+    """Y from the label ids of each row; an id may occur twice."""
     sorted_rows = [sorted(set(row)) for row in rows]
     indices = np.array([label for row in sorted_rows for label in row], np.int32)
     indptr = np.append(0, np.cumsum([len(row) for row in sorted_rows], dtype=np.int64))

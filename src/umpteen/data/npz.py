@@ -1,7 +1,7 @@
-"""NumPy ``.npz`` files: SciPy's (one matrix a file), or one file with a whole data set.
+"""NumPy ``.npz`` files: SciPy's (one matrix per file), or one file with a whole data set.
 
-A whole data set has the arrays ``X_data, X_indices, X_indptr, X_shape``, the same for ``Y``, and ``label_names``,
-``feature_names`` where there are any. Nothing in either is ever unpickled.
+A whole data set has the arrays ``X_data, X_indices, X_indptr, X_shape``, the same for ``Y``, and optionally
+``label_names`` and ``feature_names``. Neither kind is ever unpickled.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def read_npz(
     if labels is not None:
         X, Y = _load_scipy(path), _load_scipy(labels)
         if X.shape[0] != Y.shape[0]:
-            raise DataError(f"{labels}: must have {X.shape[0]} rows as {path} does, but has {Y.shape[0]}")
+            raise DataError(f"{labels}: must have {X.shape[0]} rows, as {path} has, but has {Y.shape[0]}")
         return Dataset(X, Y, label_names, feature_names)
     with _open(path) as file:
         if "X_data" not in file:
-            raise DataError(f"{path}: holds no labels; name the file that does")
+            raise DataError(f"{path}: the file has no labels; pass the file that has them")
         try:
             X, Y = _matrix(file, "X"), _matrix(file, "Y")
             names = {key: file[key].tolist() if key in file else None for key in ("label_names", "feature_names")}
@@ -58,7 +58,7 @@ def read_npz(
 
 
 def read_npz_features(path: PathLike) -> Csr:
-    """X alone, from a whole data set or from SciPy's file."""
+    """Reads only X, from a whole data set or from SciPy's file."""
     with _open(path) as file:
         if "X_data" not in file:
             return as_csr(_load_scipy(path), f"{path}")

@@ -1,10 +1,10 @@
-"""What is done to X before training, recorded with the model, and done again at prediction.
+"""The steps applied to X before training, stored with the model, and applied again before prediction.
 
     Preprocessing(power=0.5, tfidf=False, normalize=True, bias=1.0)
 
 In this order: values are raised to a power, counts are weighted by inverse document frequency, rows are scaled to
 unit length, a constant column is appended. Linear models keep the weights of that last column as their bias, so
-`transform` leaves it to them.
+`transform` does not append it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class Preprocessing:
     bias
         The value of the constant column; 0 for none.
     power
-        From 0 to 1. Values are raised to it, their signs kept: 0.5 damps what a row has much of, 0 only says what it
-        has.
+        From 0 to 1. Values are raised to this power and keep their sign: 0.5 damps large values; 0 leaves only signs.
     """
 
     tfidf: bool = False
@@ -57,7 +56,7 @@ class Preprocessing:
             raise ParamError(f"power must be at most 1, but is {self.power!r}")
 
     def fit(self, X: Csr) -> Preprocessing:
-        """The same steps with what must be counted on the training rows."""
+        """The same steps with the idf counted on the training rows."""
         if not self.tfidf:
             return self
         rows_with = np.zeros(X.shape[1], np.int64)
@@ -75,11 +74,12 @@ class Preprocessing:
             if self.power == 0.5:
                 np.sqrt(data, out=data)
             else:
-                np.power(data, np.float32(self.power), out=data, where=data > 0)  # stored zeros stay, by 0 too
+                np.power(data, np.float32(self.power), out=data, where=data > 0)  # stored zeros stay 0
             np.copysign(data, X.data, out=data)
         if self.tfidf:
             if self.idf is None or len(self.idf) != X.shape[1]:
-                raise DataError(f"tf-idf was counted on other features than these {X.shape[1]}")
+                n_counted = 0 if self.idf is None else len(self.idf)
+                raise DataError(f"X must have the {n_counted} features of the idf, but has {X.shape[1]}")
             if X.nnz and X.data.min() < 0:
                 raise DataError(f"tf-idf needs values of at least 0, but X has {X.data.min()}")
             weights = self.idf[X.indices]
@@ -90,12 +90,12 @@ class Preprocessing:
         return X if data is X.data else _with_data(X, data)
 
     def bytes_per_value(self) -> int:
-        """What `transform` takes beyond X for each of its values, at most."""
+        """The most bytes that `transform` needs beyond X, for each of its values."""
         steps = (self.power != 1) + bool(self.tfidf) + bool(self.normalize)
         return min(4 * steps + (self.power != 1), 9)
 
     def append_bias(self, X: Csr) -> Csr:
-        """X with the constant column at its right, or X itself if there is none."""
+        """X with the constant column appended, or X itself if the bias is 0."""
         if self.bias == 0:
             return X
         column = sp.csr_matrix(np.full((X.shape[0], 1), self.bias, np.float32))
@@ -104,16 +104,16 @@ class Preprocessing:
 
     @classmethod
     def from_json(cls, steps: Any, idf: NDArray[np.float32] | None) -> Preprocessing:
-        """The steps that a model says, which may be anybody's."""
+        """The steps stored in a model, which are not trusted."""
         if not isinstance(steps, dict) or set(steps) - {"power"} != {"tfidf", "normalize", "bias"}:
-            said = sorted(map(str, steps)) if isinstance(steps, dict) else steps
-            raise ModelCorruptError(f"preprocessing must say tfidf, normalize and bias, but has {said!r:.100}")
+            found = sorted(map(str, steps)) if isinstance(steps, dict) else steps
+            raise ModelCorruptError(f"preprocessing must have tfidf, normalize and bias, but has {found!r:.100}")
         if steps["tfidf"] and idf is None:
-            raise ModelCorruptError("the part that holds the idf is missing")
+            raise ModelCorruptError("the part with the idf is missing")
         return cls(**steps, idf=idf if steps["tfidf"] else None)
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` takes; a power of 1 is not said, as it was not before there was one."""
+        """What `from_json` takes; a power of 1 is left out, as in models from before the parameter existed."""
         steps = {"tfidf": bool(self.tfidf), "normalize": bool(self.normalize), "bias": float(self.bias)}
         return steps if self.power == 1 else steps | {"power": float(self.power)}
 

@@ -1,7 +1,7 @@
-"""How likely it is that a label which fits a row was given to it (Jain, Prabhu and Varma, KDD 2016).
+"""Propensity: the probability that a label that fits a row was given to it (Jain, Prabhu and Varma, KDD 2016).
 
-Rare labels are forgotten more often than common ones, so a plain count of hits is kind to models that know
-only the common labels. Propensity-scored metrics weigh each hit by 1/p of its label.
+Rare labels are left out more often than common ones, so a plain count of hits favours models that know only the
+common labels. Propensity-scored metrics weight each hit by 1/p of its label.
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ class PropensityConstants(NamedTuple):
 
 PROPENSITY_CONSTANTS = MappingProxyType(
     {
-        "default": PropensityConstants(0.55, 1.5),  # all others, AmazonCat-13K and Wiki10-31K among them
+        "default": PropensityConstants(0.55, 1.5),  # all others, including AmazonCat-13K and Wiki10-31K
         "wikipedia": PropensityConstants(0.5, 0.4),  # WikiLSHTC-325K, Wikipedia-500K
         "amazon": PropensityConstants(0.6, 2.6),  # Amazon-670K, Amazon-3M
     }
 )
-"""A and B by family, as in the Extreme Classification Repository. Scores compare only under the same pair."""
+"""A and B by family, as in the Extreme Classification Repository. Only scores with the same pair are comparable."""
 
 _DEFAULT = PROPENSITY_CONSTANTS["default"]
 
 
 class LabelCounts(NamedTuple):
-    """All that metrics need of a training set; a model keeps it, so that its data need not be at hand."""
+    """All that metrics need from a training set; a model keeps it, so that they do not need the data."""
 
     counts: NDArray[np.int64]  # n_labels: how many rows each label has
     n_rows: int
 
 
 def count_labels(Y: Any, name: str, n_labels: int | None = None) -> LabelCounts:
-    """The counts of a label matrix, or those given."""
+    """The counts of a label matrix; a `LabelCounts` is returned as it is."""
     if not isinstance(Y, LabelCounts):
         csr = as_csr(Y, name, n_labels, values=False)
         return LabelCounts(np.bincount(csr.indices, minlength=csr.shape[1]), csr.shape[0])
     if n_labels is not None and len(Y.counts) != n_labels:
-        raise DataError(f"{name} must count {n_labels} labels, but counts {len(Y.counts)}")
+        raise DataError(f"{name} must have counts of {n_labels} labels, but has {len(Y.counts)}")
     return Y
 
 
 def propensities(train_Y: Any, A: float = _DEFAULT.A, B: float = _DEFAULT.B) -> NDArray[np.float64]:
     """The propensity of each label, from how often it occurs in the training set.
 
-    ``p_l = 1 / (1 + C (N_l + B)^-A)`` with ``C = (ln N - 1)(B + 1)^A``, where N is the number of training
-    rows and N_l that of rows with label l (Jain et al. 2016). Rows without labels count in N.
+    ``p_l = 1 / (1 + C (N_l + B)^-A)`` with ``C = (ln N - 1)(B + 1)^A``, where N is the number of training rows and
+    N_l the number of rows with label l (Jain et al. 2016). N includes rows without labels.
 
     Parameters
     ----------
     train_Y : sparse matrix or array, n_rows x n_labels, or LabelCounts
-        Labels of the training set. At least 3 rows: below, ln N < 1 and p would not be a probability.
+        Labels of the training set. At least 3 rows: with fewer, ln N < 1 and p would not be a probability.
     A : float, at least 0
     B : float, above 0
-        See `PROPENSITY_CONSTANTS` for the pair a data set calls for.
+        See `PROPENSITY_CONSTANTS` for the pair to use with a data set.
 
     Returns
     -------
     float64 array, n_labels
-        In (0, 1], higher for labels with more rows. A label without rows has one too.
+        In (0, 1], higher for labels with more rows. Labels without rows have one too.
 
     Examples
     --------
@@ -82,17 +82,17 @@ def propensities(train_Y: Any, A: float = _DEFAULT.A, B: float = _DEFAULT.B) -> 
     counts, n_rows = count_labels(train_Y, "train_Y")
     if n_rows < 3:
         raise DataError(f"train_Y must have at least 3 rows for propensities, but has {n_rows}")
-    # C (N_l + B)^-A with both powers in one, as each alone could be too large for a float.
+    # C (N_l + B)^-A with both powers in one, because each alone could be too large for a float.
     with np.errstate(over="ignore"):
         inverse = 1 + (math.log(n_rows) - 1) * ((B + 1) / (counts + B)) ** A
     if not np.isfinite(inverse).all():
-        raise ParamError(f"A and B must leave every propensity above 0, but A is {A} and B is {B}")
+        raise ParamError(f"A and B must keep every propensity above 0, but A is {A} and B is {B}")
     p: NDArray[np.float64] = 1 / inverse
     return p
 
 
 def check_constants(A: float, B: float) -> None:
-    """Raises ParamError unless A is a finite number of at least 0 and B one above 0."""
+    """Raises ParamError unless A is a finite number of at least 0 and B a finite number above 0."""
     if not (_is_finite(A) and A >= 0):
         raise ParamError(f"A must be a finite number of at least 0, but is {A!r}")
     if not (_is_finite(B) and B > 0):

@@ -1,4 +1,4 @@
-"""One function for every format: what the command line uses."""
+"""One function to read every format, for the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUFFIXES = {".npz": "npz", ".svm": "svmlight", ".svmlight": "svmlight", ".libsv
 
 
 def format_of(path: PathLike) -> str:
-    """The format a file's name suggests; Extreme Classification Repository text where it suggests nothing."""
+    """The format that a file's name suggests; by default Extreme Classification Repository text."""
     name = Path(path).name
     for suffix in COMPRESSED_SUFFIXES:
         name = name.removesuffix(suffix)
@@ -26,7 +26,7 @@ def format_of(path: PathLike) -> str:
 
 
 def read_features(path: PathLike, *, format: str | None = None, n_features: int | None = None, **options: Any) -> Csr:
-    """X alone, in any format; `options` are one_based and threads, for text."""
+    """Reads only X, in any format; `options` are one_based and threads, for text."""
     format = format_of(path) if format is None else format
     if format == "xc":
         return read_xc_features(path, n_features=n_features, **options)

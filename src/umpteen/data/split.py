@@ -19,19 +19,19 @@ def train_test_split(
 ) -> tuple[Dataset, Dataset]:
     """Splits a data set at random, but keeps some rows of every label in the training part.
 
-    A plain random split of long-tailed data leaves labels without any training row; no method can then
-    predict them. Here rows are held out in random order, and a row stays in the training part when one of its
-    labels would otherwise have fewer than `keep` rows there. The test part thus has fewer rare labels than a
-    plain random sample, as in the field's published splits.
+    A plain random split of long-tailed data leaves labels without any training row, so no method can predict
+    them. Here rows are held out in random order, and a row stays in the training part if one of its labels
+    would otherwise have fewer than `keep` rows there. So the test part has fewer rare labels than a plain random
+    sample, as in the field's published splits.
 
     Parameters
     ----------
     data : Dataset
     test_size : float or int
-        Fraction of the rows between 0 and 1, or number of rows. Where fewer rows can be held out, as many as
+        Fraction of the rows between 0 and 1, or number of rows. If so many cannot be held out, as many as
         possible are, with a warning.
     seed : int
-        Same data and seed, same split.
+        The same data and seed give the same split.
     keep : int
         How many training rows each label keeps; labels with fewer rows keep all of them. 0 is a plain random
         split.
@@ -53,7 +53,7 @@ def train_test_split(
 
 
 def split_rows(Y: object, test_size: float = 0.2, *, seed: int = 0, keep: int = 1) -> NDArray[np.bool_]:
-    """Which rows `train_test_split` would hold out, for a label matrix that is in no Dataset.
+    """Which rows `train_test_split` would hold out, for a label matrix alone.
 
     Parameters
     ----------
@@ -81,20 +81,20 @@ def _hold_out(Y: Csr, test_size: float, seed: int, keep: int) -> NDArray[np.bool
     _check_integer("keep", keep)
     if n_rows == 0:
         raise DataError("Y must have at least one row to split, but has none")
-    n_asked = _count_test_rows(test_size, n_rows)
-    # Sorts random numbers; numpy may change how Generator.permutation works between versions.
+    n_wanted = _count_test_rows(test_size, n_rows)
+    # Sorts random numbers, because Generator.permutation may change between versions of NumPy.
     order = np.argsort(np.random.Generator(np.random.PCG64(int(seed))).random(n_rows), kind="stable")
-    # Rows without labels would let the training part run empty; one row always stays.
-    n_allowed = min(n_asked, n_rows - 1)
-    # No label has more than n_rows rows, so a larger keep means the same and need not fit 64 bits.
+    # Rows without labels could all be held out; one row always stays in the training part.
+    n_allowed = min(n_wanted, n_rows - 1)
+    # No label has more than n_rows rows, so a larger keep has the same effect and need not fit 64 bits.
     n_kept = min(int(keep), n_rows)
     mask = _native.hold_out_rows(offsets(Y), Y.indices, n_labels, order.astype(np.int64), n_allowed, n_kept)
     heldout: NDArray[np.bool_] = np.asarray(mask, dtype=np.bool_)
     n_heldout = int(np.count_nonzero(heldout))
-    if n_heldout < n_asked:
+    if n_heldout < n_wanted:
         warnings.warn(
-            f"held out {n_heldout} of {n_rows} rows instead of {n_asked}: the training part must have a row, "
-            f"and {n_kept} of each label that has as many",
+            f"held out {n_heldout} of {n_rows} rows instead of {n_wanted}: the training part must keep at least one "
+            f"row, and {n_kept} of each label that has so many",
             UserWarning,
             stacklevel=3,
         )
@@ -108,8 +108,8 @@ def _count_test_rows(test_size: float, n_rows: int) -> int:
     elif isinstance(test_size, Real) and not isinstance(test_size, bool) and 0 < test_size < 1:
         return max(1, round(float(test_size) * n_rows))
     raise ParamError(
-        f"test_size must be a fraction between 0 and 1, or a number of rows of at least 1 and less than the "
-        f"{n_rows} there are, but is {test_size!r}"
+        "test_size must be a fraction between 0 and 1, or a number of rows of at least 1 and less than "
+        f"{n_rows}, the number of all rows, but is {test_size!r}"
     )
 
 

@@ -1,7 +1,7 @@
-"""svmlight (LIBSVM) text with several labels a row: ``1,5 3:0.5 7:1  # comment``.
+"""svmlight (LIBSVM) text with several labels per row: ``1,5 3:0.5 7:1  # comment``.
 
-No header. Features count from 1, labels from 0, as in the LIBSVM data sets; both can be said otherwise. Empty lines
-and lines that are all comment are not rows; a line of spaces is a row with nothing in it.
+There is no header. Features count from 1, labels from 0, as in the LIBSVM data sets; parameters change this. Empty
+lines and lines with only a comment are not rows; a line of spaces is an empty row.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def read_svmlight(
 ) -> Dataset:
     """Reads multi-label svmlight text, plain or compressed.
 
-    Without `n_features` and `n_labels` the largest id in the file decides, so give them when train and test come
-    as two files.
+    Without `n_features` and `n_labels` the largest id in the file decides, so pass them if train and test are two
+    files.
     """
     X, Y = parse_file(
         path,

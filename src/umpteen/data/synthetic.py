@@ -1,18 +1,18 @@
-"""Made-up data that behaves like the field's: long-tailed labels, sparse text-like features, any size.
+"""Synthetic data like the field's real data sets: long-tailed labels, sparse text-like features, any size.
 
-How a row comes about
-    A row picks a topic, which is a group of labels, and then its labels: half of them from the topic, the
-    rest from all, always in proportion to a power law. It also brings up some labels that it does not have;
-    that is the noise. Its text is a bag of words: half of the words come from a Zipf vocabulary that all rows
-    share, the other half from the signatures of the labels it brings up. A signature is a few features, most
-    of them the label's own, some shared with its topic, so that trees over labels find something to group.
+How a row is made
+    A row draws a topic, which is a group of labels, and then its labels: half of them from the topic, the
+    rest from all, always in proportion to a power law. It also mentions some labels that it does not have:
+    the noise. Its text is a bag of words: half of the words come from a Zipf vocabulary that all rows share,
+    the other half from the signatures of the labels it mentions. A signature is a few features, most of them
+    the label's own, some shared with its topic, so that trees over labels can group labels.
     Values are (1 + ln tf) * idf.
 
-What is fixed by what
-    The concept (label and feature popularity, topics, signatures, idf) comes from the seed, n_features,
-    n_labels and the per-row settings. Train and test rows share it. Rows come in blocks, and each block has a
-    random stream of its own, derived from seed, part and block. Only `Generator.random` and
-    `Generator.integers` are used: they are cheap, and numpy is least likely to change them.
+What depends on what
+    The concept (label and feature popularity, topics, signatures, idf) depends on the seed, n_features,
+    n_labels and the per-row settings. Train and test rows share it. Rows are made in blocks, and each block
+    has its own random stream, derived from seed, part and block. Only `Generator.random` and
+    `Generator.integers` are used: they are cheap, and NumPy is least likely to change them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LABELS_PER_ROW: Final = 5.0
 FEATURES_PER_ROW: Final = 50.0
 
 # Changing any of these changes the bytes of every data set.
-# A block is this many rows, or fewer when that is more draws; it bounds the memory needed next to the result.
+# A block has at most this many rows and draws, which bounds the memory needed beside the result.
 _BLOCK_ROWS, _BLOCK_DRAWS = 2048, 2**20
 # Popularity of rank r is (r + 10) ** -exponent. The shift keeps the first labels from being in every row:
 # with it, the most frequent label of eurlex-4k is in about 8 % of the rows, that of delicious in about 30 %.
@@ -98,27 +98,28 @@ def make_synthetic(
     """Makes learnable multi-label data with a long tail of rare labels. Same arguments, same bytes.
 
     Every row has at least one label and one feature. In the training part every label has at least one row,
-    if the rows have as many labels between them as there are labels. The shape of amazon-670k takes about a
-    quarter of a minute on one core, and memory for twice the result.
+    if the rows have at least that many labels in all. The shape of amazon-670k takes about a quarter of a minute
+    on one core, and memory for twice the result.
 
     Parameters
     ----------
     n_rows, n_features, n_labels : int, optional
         The sizes; needed unless `like` gives them.
     labels_per_row, features_per_row : float, optional
-        Averages, about; 5 and 50, unless `like` gives them. Capped at half of the labels and at all features.
+        Approximate averages; 5 and 50 unless `like` gives them. At most half of the labels, and all features.
         From half of the features on, rows are a random subset of the features plus the signatures.
     like : str, optional
-        Take what is not given from a public data set: one of `SHAPES`, in any case.
+        Take missing arguments from a public data set: one of `SHAPES`, in upper or lower case.
     scale : float
-        Multiplies rows, features and labels of `like`, not those that are given; the averages stay.
+        Multiplies rows, features and labels of `like`, not those passed as arguments; the averages stay.
     part : "train" or "test"
-        Which rows to make. Both parts share the concept when n_features, n_labels, the averages, exponent,
-        noise and seed are the same; n_rows may differ.
+        Which rows to make. Both parts share the concept if n_features, n_labels, the averages, exponent, noise
+        and seed are the same; n_rows may differ.
     exponent : float
-        Of the power law of label frequencies. 0 makes all labels equally frequent; real sets are near 1.
+        The exponent of the power law of label frequencies. 0 makes all labels equally frequent; real data sets
+        are near 1.
     noise : float
-        From 0 to 0.9: share of the labels a row's features speak of that the row does not have. The
+        From 0 to 0.9: the share of the labels mentioned in a row's features that the row does not have. The
         precision of a good method is about 1 - noise.
     seed : int
         At least 0.
@@ -158,7 +159,7 @@ class _Sizes:
 
 @dataclass(frozen=True)
 class _Streams:
-    """Random streams of one part: the same numbers for a block, whatever else is drawn."""
+    """Random streams of one part: a block's numbers do not depend on other draws."""
 
     seed: int
     part: int
@@ -169,31 +170,31 @@ class _Streams:
 
 @dataclass(frozen=True)
 class _WordPlan:
-    """How many words of which kind a row has, such that it has features_per_row features on average."""
+    """How many words of each kind a row has, so that it has features_per_row features on average."""
 
     words_per_row: float
     background_share: float
-    presence: float  # chance of each feature to be in a row regardless of words; 0 for sparse rows
-    signature_hits: float  # how many (label, signature slot) pairs a row's words fall on
+    presence: float  # probability that a feature is in a row regardless of words; 0 for sparse rows
+    signature_hits: float  # how many (label, signature slot) pairs a row's words hit
 
 
 @dataclass(frozen=True, eq=False)
 class _Concept:
     """What the train and test parts share.
 
-    Labels are laid out so that each topic is a run of positions: label_cdf is by position, and label_at turns
-    a position into a label. Likewise background_cdf is by rank and feature_at gives the feature.
+    Labels are arranged so that each topic is a run of positions: label_cdf is by position, and label_at maps a
+    position to a label. Likewise background_cdf is by rank, and feature_at maps a rank to a feature.
     """
 
     label_cdf: Floats  # n_labels
     label_at: NDArray[np.int32]  # n_labels
-    topic_cdf: Floats  # n_topics + 1; label_cdf at the ends of the topics, with a 0 before the first
+    topic_cdf: Floats  # n_topics + 1: a 0, then label_cdf at the end of each topic
     signatures: NDArray[np.int32]  # n_labels x signature size
     background_cdf: Floats  # n_features
     feature_at: NDArray[np.int32]  # n_features
     idf: Floats  # n_features
     plan: _WordPlan
-    extra_labels: float  # labels a row brings up but does not have, for each that it has
+    extra_labels: float  # labels a row mentions but does not have, for each that it has
 
     def draw_labels(self, uniform: Floats) -> NDArray[np.int32]:
         # Scaling a number into a topic's range may round it up to 1, past the last position.
@@ -216,7 +217,7 @@ def _make_concept(sizes: _Sizes, exponent: float, noise: float, seed: int) -> _C
     extra_labels = noise / (1 - noise)
     plan = _plan_words(sizes, background, sizes.labels_per_row * (1 + extra_labels) * signatures.shape[1])
 
-    # How many of a row's words are expected on each feature; from it, the chance that a row has the feature.
+    # The expected number of a row's words on each feature; from it, the probability that a row has the feature.
     n_words = np.zeros(n_features)
     n_words[feature_at] = plan.background_share * plan.words_per_row * background
     label_rate = np.empty(n_labels)
@@ -241,7 +242,7 @@ def _make_concept(sizes: _Sizes, exponent: float, noise: float, seed: int) -> _C
 def _make_signatures(
     rng: np.random.Generator, sizes: _Sizes, label_at: NDArray[np.int32], topic_start: Ints
 ) -> NDArray[np.int32]:
-    # The signatures of a row's labels together are about the share of its features that is not background.
+    # The signatures of a row's labels together make up about the share of its features that is not background.
     n_own = (1 - _BACKGROUND_SHARE) * sizes.features_per_row / sizes.labels_per_row
     size = min(max(round(n_own), _MIN_SIGNATURE), _MAX_SIGNATURE)
     signatures = rng.integers(0, sizes.n_features, size=(sizes.n_labels, size), dtype=np.int32)
@@ -260,7 +261,7 @@ def _plan_words(sizes: _Sizes, background: Floats, n_slots: float) -> _WordPlan:
         return n_slots * (1 - math.exp(-words / n_slots))
 
     if wanted > n_features / 2:
-        # Words repeat too often to fill such rows: each feature is present by chance, and words add to it.
+        # Words repeat too often to fill such rows, so each feature is present at random, and words add to it.
         hits = expect_hits(wanted)
         missed = n_features * (1 - 1 / n_features) ** hits
         presence = max(0.0, 1 - (n_features - wanted) / missed) if missed > 0 else 1.0
@@ -272,8 +273,8 @@ def _plan_words(sizes: _Sizes, background: Floats, n_slots: float) -> _WordPlan:
         return float(n_features - not_in_signature * np.cumsum(not_in_background)[-1])
 
     def too_short(words: float) -> bool:
-        # The lengths of rows spread evenly over words / 2 to words * 3 / 2. Features grow slower than words,
-        # so the mean over the spread is less than the value at the mean; two Gauss points give it.
+        # The lengths of rows are uniform from words / 2 to words * 3 / 2. Features grow more slowly than words, so
+        # the mean over the lengths is below the value at the mean; two Gauss points compute it.
         return expect_features(words * (1 - 12**-0.5)) + expect_features(words * (1 + 12**-0.5)) < 2 * wanted
 
     low, high = 1.0, 2.0
@@ -304,10 +305,10 @@ def _make_labels(concept: _Concept, sizes: _Sizes, streams: _Streams, *, every_l
 
 
 def _draw_label_keys(concept: _Concept, rng: np.random.Generator, n_rows: int, count_cdf: Floats) -> Ints:
-    """Sorted row * n_labels + label of a block."""
+    """The sorted keys row * n_labels + label of a block."""
     n_labels = len(concept.label_at)
     wanted = np.minimum(1 + _invert(count_cdf, rng.random(n_rows)), n_labels)
-    # Topics are as likely as their labels together; so labels stay in proportion to the power law.
+    # A topic's probability is that of its labels together, so labels stay in proportion to the power law.
     topic = _invert(concept.topic_cdf[1:], rng.random(n_rows))
     low, width = concept.topic_cdf[topic], np.diff(concept.topic_cdf)[topic]
 
@@ -316,7 +317,7 @@ def _draw_label_keys(concept: _Concept, rng: np.random.Generator, n_rows: int, c
     in_topic = rng.random(len(rows)) < _TOPIC_SHARE
     uniform = np.where(in_topic, low[rows] + uniform * width[rows], uniform)
     keys = np.unique(rows * n_labels + concept.draw_labels(uniform))
-    # Labels drawn twice leave rows short. A few rounds fill nearly all; rows that want most of the labels may
+    # Labels drawn twice leave rows short. A few rounds fill nearly all; rows that need most of the labels may
     # stay short.
     for _ in range(_FILL_ROUNDS):
         rows = np.repeat(np.arange(n_rows), wanted - np.bincount(keys // n_labels, minlength=n_rows))
@@ -330,7 +331,7 @@ def _draw_label_keys(concept: _Concept, rng: np.random.Generator, n_rows: int, c
 def _give_rows_to_left_out(
     indices: NDArray[np.int32], indptr: Ints, n_labels: int, rng: np.random.Generator
 ) -> NDArray[np.int32]:
-    """Hands each label without a row an entry of a label that has more. Rows keep their number of labels."""
+    """Gives each label without a row an entry of a label with several. Rows keep their number of labels."""
     present, first_entry = np.unique(indices, return_index=True)
     if len(present) == n_labels:
         return indices
@@ -369,7 +370,7 @@ def _make_features(concept: _Concept, sizes: _Sizes, Y: Csr, streams: _Streams) 
 def _draw_feature_keys(
     concept: _Concept, rng: np.random.Generator, label_offsets: Ints, labels: NDArray[np.int32]
 ) -> Ints:
-    """row * n_features + feature for each word of a block, in no order; repeats are the term frequency."""
+    """The key row * n_features + feature of each word of a block, unordered; repeats are the term frequency."""
     plan, n_features = concept.plan, len(concept.idf)
     signature_size = concept.signatures.shape[1]
     n_rows = len(label_offsets) - 1
@@ -379,7 +380,7 @@ def _draw_feature_keys(
     extra = concept.draw_labels(rng.random(extra_offsets[-1]))
     n_words = np.maximum(1, np.floor(plan.words_per_row * (0.5 + rng.random(n_rows)) + 0.5).astype(np.int64))
 
-    # One number per word says everything: first whether it is background, then, scaled up, which word.
+    # One random number per word decides everything: whether it is background and, rescaled, which word it is.
     rows = np.repeat(np.arange(n_rows), n_words)
     uniform = rng.random(len(rows))
     is_background = uniform < plan.background_share
@@ -387,15 +388,15 @@ def _draw_feature_keys(
     if plan.background_share > 0:
         ranks = _invert(concept.background_cdf, uniform[is_background] / plan.background_share)
         features[is_background] = concept.feature_at[np.minimum(ranks, n_features - 1)]
-    speaking = rows[~is_background]
-    n_slots = (n_had + n_extra)[speaking] * signature_size
+    signature_rows = rows[~is_background]
+    n_slots = (n_had + n_extra)[signature_rows] * signature_size
     share = (uniform[~is_background] - plan.background_share) / (1 - plan.background_share)
     slot = np.minimum((share * n_slots).astype(np.int64), n_slots - 1)
     nth_label, nth_feature = np.divmod(slot, signature_size)
-    nth_extra = nth_label - n_had[speaking]
-    label = labels[label_offsets[speaking] + np.minimum(nth_label, n_had[speaking] - 1)]
+    nth_extra = nth_label - n_had[signature_rows]
+    label = labels[label_offsets[signature_rows] + np.minimum(nth_label, n_had[signature_rows] - 1)]
     is_extra = nth_extra >= 0
-    label[is_extra] = extra[extra_offsets[speaking[is_extra]] + nth_extra[is_extra]]
+    label[is_extra] = extra[extra_offsets[signature_rows[is_extra]] + nth_extra[is_extra]]
     features[~is_background] = concept.signatures[label, nth_feature]
 
     keys = rows * n_features + features
@@ -418,7 +419,7 @@ def _shuffle(rng: np.random.Generator, n: int) -> NDArray[np.int32]:
 
 
 def _power_law(n: int, exponent: float) -> Floats:
-    """Shares of ranks 0 to n - 1; they add up to 1."""
+    """The shares of ranks 0 to n - 1, which add up to 1."""
     weights: Floats = np.power(np.arange(n) + _RANK_SHIFT, -exponent)
     shares: Floats = weights / np.cumsum(weights)[-1]
     return shares

@@ -1,4 +1,4 @@
-"""What the two text formats share: one C++ parser, one C++ formatter, and errors that name file and line."""
+"""Code that the two text formats share: one C++ parser, one C++ formatter, and errors that name file and line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse_file(
     column_kind: str = "feature",
     threads: int | None = None,
 ) -> tuple[Csr, Csr | None]:
-    """X and, where rows start with labels, Y. The grammar is in cpp/include/umpteen/text_reader.hpp."""
+    """X, and Y if rows start with labels. The grammar is in cpp/include/umpteen/text_reader.hpp."""
     for name, value in (("n_features", n_features), ("n_labels", n_labels)):
         if value is not None:
             check_count(name, value, low=0)
@@ -65,7 +65,7 @@ def parse_file(
 
 
 def format_matrix(X: Csr, Y: Csr | None, *, first_feature: int = 0, first_label: int = 0) -> Iterator[bytes]:
-    """The rows as text, some thousand rows at a time."""
+    """The rows as text, a few thousand at a time."""
     for begin in range(0, X.shape[0], _ROWS_PER_PART):
         end = min(begin + _ROWS_PER_PART, X.shape[0])
         x = X[begin:end]

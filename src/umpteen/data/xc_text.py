@@ -5,9 +5,10 @@
      0:2                      a row without labels starts with a space
     3                         a row without features
 
-Ids count from 0 (``one_based=True``: from 1). Newer sets of the repository come as a pair instead, ``trn_X_Xf.txt``
-with the features and ``trn_X_Y.txt`` with ``label:1`` entries, each with a header of rows and columns. Small old sets
-come as one data file and two split files with the row numbers, from 1, of ten splits in ten columns.
+Ids count from 0 (``one_based=True``: from 1). Newer data sets of the repository are a pair of files instead:
+``trn_X_Xf.txt`` with the features and ``trn_X_Y.txt`` with ``label:1`` entries, each with a header of rows and
+columns. Small old data sets are one data file and two split files, whose ten columns have the row numbers, from 1, of
+ten splits.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def read_xc(
     Parameters
     ----------
     path
-        The file. If its name holds ``_X_Xf.txt``, the labels are taken from the ``_X_Y.txt`` beside it.
+        The file. If its name contains ``_X_Xf.txt``, the labels are read from the ``_X_Y.txt`` beside it.
     labels
-        The file with the labels, where they are apart.
+        The file with the labels, if they are in a separate file.
     label_names, feature_names
-        Names, or a file with one name a line.
+        Names, or a file with one name per line.
     one_based
         Whether ids in the file count from 1.
     n_features, n_labels
-        How many there are, where the file has no header or the header knows fewer; ids beyond are an error.
+        How many there are, if the file has no header or its header has fewer; larger ids are an error.
 
     Raises
     ------
@@ -75,14 +76,14 @@ def read_xc(
             labels, labels=False, first_feature=base, n_features=n_labels, column_kind="label", threads=threads
         )
         if X.shape[0] != Y.shape[0]:
-            raise DataError(f"{labels}: must have {X.shape[0]} rows as {path} does, but has {Y.shape[0]}")
+            raise DataError(f"{labels}: must have {X.shape[0]} rows, as {path} has, but has {Y.shape[0]}")
     return Dataset(X, Y, _names(label_names), _names(feature_names))
 
 
 def read_xc_features(
     path: PathLike, *, one_based: bool = False, n_features: int | None = None, threads: int | None = None
 ) -> Csr:
-    """X alone: what prediction needs. Labels in the file are parsed and forgotten; a features-only file has none."""
+    """Reads only X, which is all prediction needs. Labels in the file, if any, are parsed and dropped."""
     base = int(one_based)
     apart = _PAIR[0] in Path(path).name
     X, _ = parse_file(
@@ -97,7 +98,7 @@ def _find_pair(path: PathLike) -> Path | None:
         return None
     other = path.with_name(path.name.replace(*_PAIR))
     if not other.exists():
-        raise DataError(f"{path}: holds features only, and its labels {other} are missing")
+        raise DataError(f"{path}: the file has only features, and its labels {other} are missing")
     return other
 
 
@@ -115,8 +116,8 @@ def write_xc(
 ) -> None:
     """Writes Extreme Classification Repository text, compressed if the name ends in .gz, .bz2, .xz or .zst.
 
-    With ``labels`` the features go to `path` and the labels, as ``label:1``, to a file of their own. Values are
-    written so that they read back as the same float32. The file appears whole or not at all.
+    With `labels` the features go to `path` and the labels, as ``label:1``, to a separate file. Values are written so
+    that they read back as the same float32. The file is written completely or not at all.
     """
     base = 1 if one_based else 0
     if labels is None:
@@ -135,7 +136,7 @@ def _chain(*parts: Any) -> Any:
 
 
 def read_split(path: PathLike, *, column: int = 0) -> NDArray[np.int64]:
-    """The row ids, from 0, in one column of a split file (which counts rows from 1)."""
+    """The row ids, counted from 0, in one column of a split file, which counts rows from 1."""
     rows: list[int] = []
     for number, line in enumerate(read_bytes(path).tobytes().split(b"\n"), start=1):
         cells = line.split()
@@ -161,6 +162,6 @@ def read_xc_split(
     for split in (train_split, test_split):
         rows = read_split(split, column=column)
         if rows.max() >= data.n_rows:
-            raise DataError(f"{split}: names row {rows.max() + 1}, but {path} has {data.n_rows} rows")
+            raise DataError(f"{split}: rows must be in {path}, which has {data.n_rows}, but one is {rows.max() + 1}")
         parts.append(data.take(rows))
     return parts[0], parts[1]

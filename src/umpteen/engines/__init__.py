@@ -9,7 +9,7 @@ ENGINES = ("local", "ray")
 
 
 def make_engine(engine: str | Engine, threads: int | None) -> Engine:
-    """The engine of this name, or the one given."""
+    """The engine with this name, or the given engine."""
     if isinstance(engine, Engine):
         return engine
     if engine == "local":

@@ -1,8 +1,8 @@
-"""The few verbs between a method and whatever runs it: submit shard tasks, collect them as they finish.
+"""The interface between a method and the engine that runs it: submit shard tasks, collect them as they finish.
 
-A method says how to train one shard; an engine decides where and when. The method cannot tell engines apart, and the
-trained bytes must not depend on the engine, the order or the number of threads. An engine may also score rows, from
-the whole of a model or from its parts on many machines; the answers must not depend on that either.
+A method defines how to train one shard; an engine decides where and when. The method does not know the engine, and
+the trained bytes must not depend on the engine, the order or the number of threads. An engine may also score rows,
+with a whole model or with its parts on many machines; the results must not depend on that either.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from umpteen.data.matrix import Csr
 from umpteen.errors import ShardError
 from umpteen.models.scorer import Ranking, Scorer
 
-#: Whether a shard's own kernels use the threads, shards run side by side with one thread each, or all shards are cut
-#: from one computation, which only pays once.
+#: "inside": a shard's kernels use the threads; "across": shards run side by side with one thread each; "together":
+#: all shards are cut from one computation, which should run only once.
 Parallelism = Literal["inside", "across", "together"]
 
 
 @dataclass(frozen=True)
 class Task:
-    """One shard to train: its name, what the method planned for it, and how much work it is, in any unit.
+    """One shard to train: its name, the method's plan for it, and its cost in any unit.
 
-    `about` says in a message what it is, such as which labels.
+    `about` describes it in messages, such as by its labels.
     """
 
     name: str
@@ -40,15 +40,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Resources:
-    """What an engine grants one task."""
+    """What an engine gives one task."""
 
     threads: int
     token: _native.CancelToken
-    #: What the work notes beside its result, such as how well a solver did.
+    #: Notes that the work adds beside its result, such as solver statistics.
     notes: list[Any] = field(default_factory=list)
 
     def raise_if_cancelled(self) -> None:
-        """To be called now and then by work that is done in Python; kernels look at the token themselves."""
+        """Work done in Python must call this now and then; kernels check the token themselves."""
         if self.token.cancelled:
             raise _native.Cancelled("cancelled")
 
@@ -58,37 +58,36 @@ Work = Callable[[Task, Resources], Any]
 
 @runtime_checkable
 class Portable(Protocol):
-    """Work that knows what of itself to send to other machines. Other work is sent whole."""
+    """Work that can be sent to other machines in pieces. Other work is sent whole."""
 
     def __call__(self, task: Task, resources: Resources) -> Any: ...
 
     def share(self, *, writes: bool) -> Any:
-        """What all tasks need, sent to each machine once. `writes` is whether shards are written there, or come back
-        as results."""
+        """What all tasks need, sent to each machine once. `writes`: whether shards are written there or returned."""
         ...
 
     def pick(self, task: Task) -> Any:
-        """What one task needs beyond that, sent with it: handed to `receive` of what `share` gave."""
+        """What one task needs beyond that, sent with it: the argument of `receive`."""
         ...
 
     def receive(self, picked: Any) -> Work:
-        """The work of one task, where it is done."""
+        """The work of one task, on the machine that does it; called on the result of `share`."""
         ...
 
 
 class Engine(abc.ABC):
     """Runs shard tasks."""
 
-    #: Whether shards are trained in other processes, whose memory is not ours.
+    #: Whether shards are trained in other processes, with memory of their own.
     elsewhere: ClassVar[bool] = False
 
     @abc.abstractmethod
     def run(self, work: Work, tasks: Sequence[Task], parallelism: Parallelism) -> Iterator[tuple[Task, Any]]:
         """Yields each task with its result as it finishes, largest first.
 
-        The first failure stops the rest and raises `ShardError` with the task's name, its cause chained. An engine
-        that is told to keep going logs it, does the rest, and raises then. Closing the iterator, or an exception in
-        the consumer such as Ctrl-C, stops running tasks too.
+        The first failure stops the rest and raises `ShardError` with the task's name, its cause chained. With
+        `keep_going` an engine logs it, runs the rest, and then raises. Closing the iterator, or an exception in the
+        consumer such as Ctrl-C, also stops running tasks.
         """
 
     def predict_topk(
@@ -101,12 +100,12 @@ class Engine(abc.ABC):
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """What the model's own `predict_topk` says of preprocessed rows."""
+        """The result of the model's own `predict_topk` for preprocessed rows."""
         return model.predict_topk(X, top_k, exclude=exclude, include=include, threads=threads)
 
 
 def largest_first(tasks: Sequence[Task]) -> list[Task]:
-    """So that the last task to finish is a small one. Equal costs keep their order."""
+    """Sorts tasks so that the last one to finish is small. Equal costs keep their order."""
     return sorted(tasks, key=lambda task: -task.cost)
 
 
@@ -116,7 +115,7 @@ def shard_error(task: Task, cause: BaseException) -> ShardError:
 
 
 class Failures:
-    """What to do about tasks that fail: raise at the first, or, if told to keep going, at the end."""
+    """Handles failed tasks: raises at the first one, or at the end with `keep_going`."""
 
     def __init__(self, keep_going: bool) -> None:
         self._keep_going = keep_going
@@ -127,7 +126,7 @@ class Failures:
         error.__cause__ = cause
         if not self._keep_going:
             raise error
-        logging.getLogger("umpteen").error("%s; going on with the others", error)
+        logging.getLogger("umpteen").error("%s; continuing with the others", error)
         self._failed.append((task, error))
 
     def raise_if_any(self, n_tasks: int) -> None:

@@ -1,4 +1,4 @@
-"""Shards on this machine's threads. The kernels release the GIL, so threads are all it takes."""
+"""Trains shards on this machine's threads. The kernels release the GIL, so threads suffice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LocalEngine(Engine):
     threads
         How many at most; by default one per core.
     keep_going
-        Whether a shard that fails leaves the others at work. What failed is logged at once, and raised at the end.
+        Whether to continue after a shard fails. Failures are logged at once and raised at the end.
     """
 
     def __init__(self, threads: int | None = None, *, keep_going: bool = False) -> None:
@@ -33,12 +33,12 @@ class LocalEngine(Engine):
         threads = 1 if parallelism == "across" else self.threads
         queue = iter(largest_first(tasks))
         failures = Failures(self.keep_going)
-        # The work runs off the main thread even where one worker suffices, so that this one is free to hear Ctrl-C.
+        # The work runs off the main thread even with one worker, so that the main thread can react to Ctrl-C.
         pool = ThreadPoolExecutor(n_workers, thread_name_prefix="umpteen-shard")
         running: dict[Future[Any], Task] = {}
         try:
             while True:
-                # One task waits behind each running one; a longer queue would only delay a stop.
+                # One task waits for each running one; a longer queue would only delay a stop.
                 while len(running) < 2 * n_workers and (task := next(queue, None)) is not None:
                     running[pool.submit(work, task, Resources(threads, token))] = task
                 if not running:

@@ -1,13 +1,13 @@
-"""Shards on many machines, by Ray: the two layers of DiSMEC, machines and the cores of each.
+"""Trains shards on many machines with Ray: DiSMEC's two layers, machines and the cores of each.
 
-What all shards need (X above all) is put into Ray's object store once. Each node fetches one copy, and its workers
-read that in place; the labels of a shard travel with its task. A worker has some cores and uses as many threads.
-Where a worker or a node is lost Ray runs its tasks again elsewhere; where the driver is lost, the model directory is
-the checkpoint.
+What all shards need (mainly X) is put into Ray's object store once. Each node fetches one copy, and its workers read
+that in place; the labels of a shard are sent with its task. A worker has some cores and uses as many threads. If a
+worker or a node is lost, Ray runs its tasks again elsewhere; if the driver is lost, the model directory is the
+checkpoint.
 
     fit in the driver ── ray.put(X) ──▶ one copy per node ──▶ workers ── shards ──▶ the driver, or the directory
 
-This file is called ray as the engine is; ``import ray`` in it is Ray itself.
+This file is named after the engine; ``import ray`` in it imports Ray itself.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from umpteen.storage.remote import is_url, open_model
 
 WRITERS = ("driver", "workers")
 _ROWS_PER_BLOCK = 4096
-#: Cores for what needs a node that has some, but not to itself.
+#: Cores for actors and tasks that need a node with cores, but none for themselves.
 _HARDLY_ANY = 0.001
-#: How long a task that was cancelled may take to notice.
+#: How long to wait for cancelled tasks to stop.
 _CANCEL_SECONDS = 5.0
-#: How Ray is to behave in this process, where the environment does not say otherwise. By its own values it would wait
-#: minutes for a machine whose network was cut before it gives its shards to others; now it is some twenty seconds.
+#: Ray's settings in this process, unless the environment sets them. With its defaults, Ray waits minutes for a
+#: machine whose network was cut before it gives the shards to others; with these, some twenty seconds.
 _BEHAVIOUR = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -78,20 +78,20 @@ class RayEngine(Engine):
     ----------
     address
         The cluster: ``"host:6379"``, ``"auto"`` for the one on this machine, or ``"local"``, which starts Ray here
-        for as long as it is needed. By default ``$RAY_ADDRESS``, which `ray job submit` sets, else "local". Where the
-        program is connected to a cluster already, that one is used.
+        for as long as it is needed. By default ``$RAY_ADDRESS``, which `ray job submit` sets, else "local". If the
+        program is already connected to a cluster, that one is used.
     cpus
-        Cores of a worker, which are its threads. By default as many as the smallest node has, for methods whose
-        kernels use threads, and 1 for the others. Fewer and larger workers need less memory.
+        Cores of a worker, and thus its threads. By default as many as the smallest node has for methods whose kernels
+        use threads, and 1 for the others. Fewer and larger workers need less memory.
     write
-        Who writes shards: "driver", to whom they come back through Ray; or "workers", straight into the model
-        directory, which must then be the same on all nodes.
+        Where shards are written: "driver", which receives them through Ray; or "workers", which write them into the
+        model directory, so all nodes must share it.
     keep_going
-        Whether a shard that fails leaves the others at work. What failed is logged at once, and raised at the end.
+        Whether to continue after a shard fails. Failures are logged at once and raised at the end.
     retries
-        How often a shard is tried again after its worker or node was lost.
+        How often to try a shard again after its worker or node was lost.
     threads
-        Cores that Ray may use where it is started here; by default all.
+        Cores that Ray may use if it is started here; by default all.
 
     Notes
     -----
@@ -127,7 +127,7 @@ class RayEngine(Engine):
         return f"RayEngine({self.address!r})" if self.address else "RayEngine()"
 
     def __reduce__(self) -> Any:
-        # A copy, as scikit-learn's clone makes one, has the settings and no connection.
+        # A copy, such as from scikit-learn's clone, has the settings and no connection.
         settings = {name: getattr(self, name) for name in ("cpus", "write", "keep_going", "retries", "threads")}
         return _make, (self.address, settings)
 
@@ -152,7 +152,7 @@ class RayEngine(Engine):
         return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
 
     def _worker_cpus(self, parallelism: Parallelism) -> int:
-        """Cores of a worker: checked, since Ray would wait without end for a node that has more than there are."""
+        """Cores of a worker; checked, because Ray would wait forever for a node with more cores than any has."""
         sizes = [int(node["Resources"]["CPU"]) for node in self.nodes()]
         if self.cpus is not None:
             if sizes and self.cpus > max(sizes):
@@ -196,7 +196,7 @@ class RayEngine(Engine):
                 _cancel(list(running))
 
     def _warn_if_large(self, ref: Any) -> None:
-        """Says where X will have to be read from disk: Ray keeps there what the object store cannot hold."""
+        """Warns if X does not fit into a node's object store, so that Ray reads it from disk."""
         import ray
 
         n_bytes = ray.experimental.get_object_locations([ref])[ref]["object_size"] or 0
@@ -223,17 +223,17 @@ class RayEngine(Engine):
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """The model's own answers, from tasks over blocks of rows times parts of the model.
+        """The model's own results, from tasks over blocks of rows times parts of the model.
 
-        The model's arrays go through the object store. `hold` is for models that are larger, or used again.
+        The model's arrays go through the object store. Use `hold` for models that are larger or used again.
         """
         import ray
 
         with self:
             cpus = self._worker_cpus("inside")
             options: Any = {"exclude": exclude, "include": include, "threads": cpus}
-            how = {"num_cpus": cpus, "max_retries": self.retries}
-            score, merge = ray.remote(_score_part).options(**how), ray.remote(_merge).options(**how)
+            remote: Any = {"num_cpus": cpus, "max_retries": self.retries}
+            score, merge = ray.remote(_score_part).options(**remote), ray.remote(_merge).options(**remote)
             n_workers = sum(int(node["Resources"]["CPU"]) // cpus for node in self.nodes())
             merger: Merger = RankingMerger()
             parts: list[Any] = [model]
@@ -256,9 +256,9 @@ class RayEngine(Engine):
         Parameters
         ----------
         path
-            A model directory that all nodes see under this name, or an fsspec URL.
+            A model directory that all nodes have under this path, or an fsspec URL.
         parts
-            How many; by default one for each node.
+            How many parts; by default one for each node.
 
         Examples
         --------
@@ -272,7 +272,7 @@ class RayEngine(Engine):
 
 
 class HeldModel(Engine):
-    """A model whose parts lie in the memory of several nodes. An engine: give it to the model's `predict_topk`."""
+    """A model whose parts are in the memory of several nodes. An engine: pass it to the model's `predict_topk`."""
 
     elsewhere: ClassVar[bool] = True
 
@@ -306,15 +306,15 @@ class HeldModel(Engine):
                 )
             cores = sum(int(node["Resources"]["CPU"]) for node in nodes)
             self._threads = self.engine.cpus or max(1, cores // len(shares))
-            # A part that is lost with its node is opened on another one, and asked again. It asks for memory, but for
-            # next to no core: where nodes are lost there may be none left that is all its own.
+            # A part that is lost with its node is opened on another node, and its task runs again. It reserves
+            # memory, but next to no core: after nodes are lost, no core may be free.
             holder: Any = ray.remote(_Holder)
             for share in shares:
-                how = {"num_cpus": _HARDLY_ANY, "memory": share.n_bytes, "scheduling_strategy": "SPREAD",
-                       "max_restarts": -1, "max_task_retries": -1}  # fmt: skip
+                options = {"num_cpus": _HARDLY_ANY, "memory": share.n_bytes, "scheduling_strategy": "SPREAD",
+                           "max_restarts": -1, "max_task_retries": -1}  # fmt: skip
                 shards = [names[i] for i in share.shards]
                 self._actors.append(
-                    holder.options(**how).remote(
+                    holder.options(**options).remote(
                         self.path, type(model), shards, self._shape, model.settings(), _signature()
                     )
                 )
@@ -350,13 +350,16 @@ class HeldModel(Engine):
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """The answers of the model that is held; `model`, the same one opened here, stays untouched."""
+        """The results of the held model; `model`, the same one opened here, is not used."""
         import ray
 
         if not self._actors:
-            raise ParamError("a held model answers within its with-block only")
-        if (getattr(model, "n_features", None), getattr(model, "n_labels", None)) != self._shape:
-            raise ParamError(f"the model held is that of {self.path}, but another one was asked")
+            raise ParamError("a held model can only be used within its with-block")
+        shape = (getattr(model, "n_features", None), getattr(model, "n_labels", None))
+        if shape != self._shape:
+            raise ParamError(
+                f"{self.path}: the model held has {self._shape} features and labels, but this one has {shape}"
+            )
         options: Any = {"exclude": exclude, "include": include, "threads": self._threads}
         # Merging a block is little work beside scoring it.
         merge: Any = ray.remote(_merge).options(num_cpus=_HARDLY_ANY, max_retries=self.engine.retries)
@@ -376,7 +379,7 @@ def _make(address: str | None, settings: dict[str, Any]) -> RayEngine:
 
 
 def _connect(address: str | None, threads: int | None) -> contextlib.ExitStack:
-    """Connects to a cluster, or starts one; closing the stack undoes it and leaves nothing behind."""
+    """Connects to a cluster, or starts one; closing the stack undoes that completely."""
     import ray
 
     stack = contextlib.ExitStack()
@@ -388,14 +391,14 @@ def _connect(address: str | None, threads: int | None) -> contextlib.ExitStack:
         return stack
     options: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
     if address == "local":
-        # Sockets, logs and spilled objects in a place of their own, which goes when Ray does.
+        # Sockets, logs and spilled objects go into their own directory, which is deleted when Ray stops.
         place = tempfile.mkdtemp(prefix="umpteen-ray-", dir=_short_directory())
         stack.callback(shutil.rmtree, place, ignore_errors=True)
         options |= {"include_dashboard": False, "num_cpus": threads, "_temp_dir": place}
         if sys.platform == "linux":
-            options["_node_ip_address"] = "127.0.0.2"  # on this machine only; Ray takes 127.0.0.1 for "any"
+            options["_node_ip_address"] = "127.0.0.2"  # this machine only; Ray takes 127.0.0.1 to mean "any"
     try:
-        if found := re.fullmatch(r"([^/]+):(\d+)", address):  # Ray itself would go on trying for minutes
+        if found := re.fullmatch(r"([^/]+):(\d+)", address):  # Ray itself would keep trying for minutes
             socket.create_connection((found[1], int(found[2])), timeout=10).close()
         with _environment(_BEHAVIOUR):
             ray.init(address=address, **options)
@@ -407,13 +410,13 @@ def _connect(address: str | None, threads: int | None) -> contextlib.ExitStack:
 
 
 def _short_directory() -> str | None:
-    """Where temporary files go, if Ray's sockets, whose names may have some hundred bytes, find room there."""
+    """/tmp if the usual temporary directory's path is too long for Ray's sockets, which allow about 100 bytes."""
     return None if len(tempfile.gettempdir()) <= 24 or not Path("/tmp").is_dir() else "/tmp"
 
 
 @contextlib.contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Sets variables that are not set yet, for a while."""
+    """Sets environment variables that are not set yet, within a with-block."""
     added = [name for name in values if name not in os.environ]
     os.environ.update({name: values[name] for name in added})
     try:
@@ -424,17 +427,17 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def _signature() -> tuple[str, str]:
-    """What a worker must have in common with the driver, or its bytes might differ."""
+    """What must be the same in workers and driver, or bytes might differ."""
     return __version__, _native.simd()
 
 
 def _collect(ref: Any, group: list[Task], failures: Failures) -> Iterator[tuple[Task, Any]]:
-    """The results of some tasks; those that failed go to `failures`."""
+    """The results of some tasks; failed ones go to `failures`."""
     import ray
 
     try:
         outcomes: list[tuple[bool, Any]] = ray.get(ref)
-    except ray.exceptions.RayTaskError as error:  # outside of the work itself: it could not be unpacked, for example
+    except ray.exceptions.RayTaskError as error:  # outside the work itself; for example, it could not be unpacked
         failures.add(group[0], error.cause)
         return
     except ray.exceptions.RayError as error:
@@ -448,7 +451,7 @@ def _collect(ref: Any, group: list[Task], failures: Failures) -> Iterator[tuple[
 
 
 def _explain(error: Any) -> str:
-    """The first line that says something."""
+    """The error's type and its first non-empty line."""
     cause = getattr(error, "cause", None)
     lines = [line.strip() for line in str(cause or error).splitlines() if line.strip()]
     return f"{type(cause or error).__name__}: {lines[0] if lines else ''}"
@@ -466,7 +469,7 @@ def _cancel(refs: list[Any]) -> None:
 
 
 def _in_blocks(X: Csr, top_k: int, submit: Any, n_blocks: int) -> Ranking:
-    """Calls `submit` with blocks of rows in the object store, some at a time, and puts the answers together."""
+    """Calls `submit` with blocks of rows in the object store, some at a time, and joins the results."""
     import ray
 
     labels = np.full((X.shape[0], top_k), -1, np.int32)
@@ -498,10 +501,10 @@ def _check_signature(signature: tuple[str, str]) -> None:
     version, simd = signature
     where = f"the worker on {platform.node()}"
     if version != __version__:
-        raise UmpteenError(f"{where} must have umpteen {version}, as the driver has, but has {__version__}")
+        raise UmpteenError(f"{where} must have umpteen {version}, like the driver, but has {__version__}")
     if simd not in _native.available_simd():
         raise UmpteenError(
-            f"{where} must have the driver's instruction set, {simd}, for the same bytes, but has "
+            f"{where} must have the driver's instruction set, {simd}, to give the same bytes, but has "
             f"{_native.available_simd()[-1]}; set UMPTEEN_SIMD to one that all nodes have"
         )
     if _native.simd() != simd:
@@ -511,8 +514,7 @@ def _check_signature(signature: tuple[str, str]) -> None:
 def _do_tasks(
     shared: Any, picked: list[tuple[Task, Any]], threads: int, signature: tuple[str, str]
 ) -> list[tuple[bool, Any]]:
-    """Whether each task went well, and its result or what went wrong: an error of the work is no reason to try
-    again."""
+    """For each task, whether it succeeded, and its result or error: an error in the work is not worth a retry."""
     _check_signature(signature)
     outcomes: list[tuple[bool, Any]] = []
     for task, own in picked:

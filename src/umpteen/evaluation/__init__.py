@@ -1,1 +1,1 @@
-"""How good predictions are."""
+"""Measures the quality of predictions."""

@@ -1,4 +1,4 @@
-"""How far probabilities can be believed: reliability and expected calibration error."""
+"""How well probabilities match reality: reliability and expected calibration error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umpteen.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Predictions in bins of like probability.
+    """Predictions in bins of similar probability.
 
     Attributes
     ----------
@@ -21,9 +21,9 @@ class Reliability:
     true : array
         The share of them that is right.
     count : array
-        How many there are; empty bins are left out.
+        How many predictions are in each bin; empty bins are left out.
     error : float
-        The expected calibration error: the mean over predictions of |said - true| of their bin.
+        The expected calibration error: the mean over predictions of |said - true| in their bin.
     """
 
     said: NDArray[np.float64]
@@ -35,7 +35,7 @@ class Reliability:
         return float(np.abs(self.said - self.true) @ self.count / self.count.sum())
 
     def to_svg(self, size: int = 320) -> str:
-        """The reliability diagram: a dot per bin, as large as the bin; on the diagonal all is well."""
+        """The reliability diagram: a dot per bin, as large as the bin; on the diagonal, probabilities are right."""
         pad, span = 42, size - 60
 
         def at(x: float, y: float) -> tuple[float, float]:
@@ -49,10 +49,10 @@ class Reliability:
         (x0, y0), (x1, y1) = at(0, 0), at(1, 1)
         largest = self.count.max()
         dots = "".join(
-            f'<circle cx="{at(said, true)[0]:.1f}" cy="{at(said, true)[1]:.1f}" '
+            f'<circle cx="{at(mean, right)[0]:.1f}" cy="{at(mean, right)[1]:.1f}" '
             f'r="{2.5 + 7 * (n / largest) ** 0.5:.1f}" fill="#3b82c4" fill-opacity="0.75">'
-            f"<title>said {said:.2f}, true {true:.2f}, {n:,} predictions</title></circle>"
-            for said, true, n in zip(self.said, self.true, self.count, strict=True)
+            f"<title>predicted {mean:.2f}, right {right:.2f}, {n:,} predictions</title></circle>"
+            for mean, right, n in zip(self.said, self.true, self.count, strict=True)
         )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="{size}" height="{size}" '
@@ -60,7 +60,7 @@ class Reliability:
             f'<rect x="{x0}" y="{y1}" width="{span}" height="{span}" fill="none" stroke="currentColor" '
             f'stroke-opacity="0.3"/><line x1="{x0}" y1="{y0}" x2="{x1}" y2="{y1}" stroke="currentColor" '
             f'stroke-opacity="0.4" stroke-dasharray="4 3"/>{grid}{dots}'
-            f'<text x="{pad + span / 2}" y="{size - 10}" text-anchor="middle">probability said</text>'
+            f'<text x="{pad + span / 2}" y="{size - 10}" text-anchor="middle">predicted probability</text>'
             f'<text x="12" y="{14 + span / 2}" text-anchor="middle" transform="rotate(-90 12 {14 + span / 2})">'
             f"share that is right</text></svg>"
         )
@@ -72,25 +72,25 @@ def reliability(probabilities: ArrayLike, hits: ArrayLike, bins: int = 15) -> Re
     Parameters
     ----------
     probabilities, hits
-        Of any one shape: what was said of each prediction, and whether it is right.
+        Two arrays of the same shape: the probability of each prediction, and whether it is right.
 
     Examples
     --------
     >>> round(reliability([0.9, 0.9, 0.1, 0.1], [True, True, False, False]).error, 3)
     0.1
     """
-    said = np.asarray(probabilities, np.float64).ravel()
+    predicted = np.asarray(probabilities, np.float64).ravel()
     right = np.asarray(hits, np.float64).ravel()
-    if len(said) != len(right) or len(said) == 0:
+    if len(predicted) != len(right) or len(predicted) == 0:
         raise DataError(
-            f"there must be as many hits as probabilities, and some, but there are {len(right)} and {len(said)}"
+            "probabilities and hits must have the same number of entries, at least one, but have "
+            f"{len(predicted)} and {len(right)}"
         )
-    if said.min() < 0 or said.max() > 1:
-        raise DataError(
-            f"probabilities must be in [0, 1], but one is {said.max() if said.max() > 1 else said.min():g}"
-        )
-    bin_of = np.minimum((said * bins).astype(np.int64), bins - 1)
+    if predicted.min() < 0 or predicted.max() > 1:
+        wrong = predicted.max() if predicted.max() > 1 else predicted.min()
+        raise DataError(f"probabilities must be in [0, 1], but one is {wrong:g}")
+    bin_of = np.minimum((predicted * bins).astype(np.int64), bins - 1)
     count = np.bincount(bin_of, minlength=bins)
     used = count > 0
-    means = [np.bincount(bin_of, values, minlength=bins)[used] / count[used] for values in (said, right)]
+    means = [np.bincount(bin_of, values, minlength=bins)[used] / count[used] for values in (predicted, right)]
     return Reliability(means[0], means[1], count[used])

@@ -8,29 +8,29 @@ nDCG@k
     Mean over rows of DCG@k / IDCG@k. DCG@k is the sum of 1 / log2(r + 1) over hits; IDCG@k is that sum over
     ranks 1 to k, or to the number of true labels if that is smaller.
 PSP@k
-    Sum over rows of 1/p of the hits, divided by that sum for the best ranking there is. Both sums run over
+    Sum over rows of 1/p of the hits, divided by that sum for the best possible ranking. Both sums run over
     all rows before the division, as in the Extreme Classification Repository's scripts: no mean over rows.
 PSnDCG@k
     The same ratio of sums, of (sum of 1/p / log2(r + 1) over hits) / IDCG@k. The best ranking lists the true
     labels by falling 1/p; IDCG@k is the one above, without propensities. napkinXC and pyxclib do the same.
 PSP_raw@k
-    Mean over rows of (sum of 1/p of the hits) / k, the formula on the repository's page. Can pass 100%.
+    Mean over rows of (sum of 1/p of the hits) / k, the formula on the repository's page. Can exceed 100%.
 recall@k
     Mean over rows of hits@k / number of true labels.
 microF1@k
     2 TP / (2 TP + FP + FN) over all pairs of row and label; the first k predictions are the positives.
 macroF1@k
-    Mean over all labels of the label's F1, which is 0 without a hit, even where the label is nowhere true.
+    Mean over all labels of the label's F1, which is 0 without a hit, even if no row has the label.
 coverage@k
-    Of the labels that are true somewhere, the share that is hit at least once.
+    The share of labels that are hit at least once, among those that some row has.
 
-Rows without labels stay in: they are 0 in every mean over rows, and their predictions are false positives. A
-ratio with nothing in its denominator is 0.
+Rows without labels count: they are 0 in every mean over rows, and their predictions are false positives. A ratio
+whose denominator is 0 is 0.
 
 By decile: labels are sorted by training frequency, ties by id, and cut into ten groups whose sizes differ by
 at most one (with fewer than ten labels, one group each). Decile 1 has the most frequent. P, nDCG, PSP, PSnDCG
 and PSP_raw of a decile are what the hits on its labels contribute, so the deciles add up to the whole.
-recall, microF1, macroF1 and coverage are those of the decile's labels alone; recall is there the share of the
+recall, microF1, macroF1 and coverage are those of the decile's labels alone; recall is then the share of the
 decile's true pairs of row and label that are hit.
 """
 
@@ -67,7 +67,7 @@ class Metrics(dict[str, float]):
     ----------
     n_rows, n_labels, n_rows_without_labels : int
     A, B : float or None
-        Propensity constants; None where no training labels were given.
+        Propensity constants; None if no training labels were given.
     by_decile : list of dict
         For each group of labels, most frequent first: ``decile`` (from 1), ``n_labels``,
         ``lowest_frequency``, ``highest_frequency``, ``n_true`` (true pairs of row and label), every metric.
@@ -93,7 +93,7 @@ class Metrics(dict[str, float]):
         self.by_decile = list(by_decile)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers, dicts and lists that the json module can write."""
+        """Everything as plain numbers, dicts and lists that the json module can write."""
         return {
             **self,
             "by_decile": [dict(decile) for decile in self.by_decile],
@@ -139,9 +139,9 @@ def evaluate(
         Predicted label ids of each row, best first, none twice; -1 pads short lists at the end.
     train_Y : sparse matrix or array, n_train_rows x n_labels, or LabelCounts, optional
         Labels of the training set; a fitted model has their counts as ``train_counts_``.
-        Needed for PSP and PSnDCG. Deciles are by its label counts, else by Y's.
+        Needed for PSP and PSnDCG. Deciles use its label counts, or those of Y without it.
     k : int or ints
-        Where to cut the ranking; none may be above the width of `labels`.
+        Where to cut the ranking; at most the width of `labels`.
     A, B : float
         Propensity constants; `umpteen.data.propensity.PROPENSITY_CONSTANTS` has them by data set.
     deciles : bool
@@ -149,7 +149,7 @@ def evaluate(
     psp_raw : bool
         Whether to add ``"PSP_raw@k"``, propensity-scored precision without its normaliser.
     threads : int, optional
-        One per core if not given. The result does not depend on it.
+        One per core by default. The result does not depend on it.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def evaluate(
         n_rows_without_labels=int((np.diff(true.indptr) == 0).sum()),
         A=None if train_Y is None else float(A),
         B=None if train_Y is None else float(B),
-        by_decile=_tell_deciles(values, true, frequency, group) if deciles else (),
+        by_decile=_describe_deciles(values, true, frequency, group) if deciles else (),
     )
 
 
@@ -211,23 +211,23 @@ def _check_cuts(k: int | Iterable[int]) -> list[int]:
 
 
 def _check_ranking(labels: Any, n_rows: int, n_labels: int, top_k: int) -> Ids:
-    """The first top_k columns as the kernel takes them, after checks on all columns."""
+    """The first top_k columns in the kernel's form, after checks on all columns."""
     try:
         ranked = np.asarray(labels)
     except ValueError as error:
-        raise DataError("labels must have rows of one length; pad short ones with -1") from error
+        raise DataError("labels must have rows of equal length; pad short ones with -1") from error
     if ranked.ndim != 2:
         raise DataError(f"labels must have two dimensions, but has {ranked.ndim}")
     if ranked.dtype.kind not in "iu":
         raise DataError(f"labels must hold integer ids, but its type is {ranked.dtype}")
     if ranked.shape[0] != n_rows:
-        raise DataError(f"labels must have {n_rows} rows as Y does, but has {ranked.shape[0]}")
+        raise DataError(f"labels must have {n_rows} rows, as Y has, but has {ranked.shape[0]}")
     if top_k > ranked.shape[1]:
         raise ParamError(f"k must be at most the width of labels, {ranked.shape[1]}, but is {top_k}")
     if ranked.min() < -1 or ranked.max() >= n_labels:
         row, column = _first((ranked < -1) | (ranked >= n_labels))
         value = ranked[row, column]
-        raise DataError(f"labels must be in [0, {n_labels}), or -1 for none, but row {row} holds {value}")
+        raise DataError(f"labels must be in [0, {n_labels}), or -1 as padding, but row {row} holds {value}")
     ranked = ranked.astype(np.int32, copy=False)
     late = (ranked[:, 1:] >= 0) & (ranked[:, :-1] < 0)
     if late.any():
@@ -260,7 +260,7 @@ def _group_by_frequency(frequency: Ints, n_groups: int) -> Ints:
 class _Hits:
     """The hits of a ranking, by rank and then by row, so that those of the first k ranks come first."""
 
-    n_at_rank: Ints  # how many there are at each rank, from 0 here
+    n_at_rank: Ints  # how many there are at each rank, counted from 0 here
     rank: Ints
     n_true: Ints  # how many true labels the hit's row has
     label: Ids
@@ -285,19 +285,19 @@ def _order_hits(true: Csr, ranked: Ids, threads: int) -> _Hits:
 class _RankTables:
     """Sums over hits by rank, number of the row's true labels, and label group.
 
-    All that P, nDCG and their like depend on, whatever k. A table is n_ranks x n_sizes x (n_groups + 1); the
-    last group is all labels. Rows with more true labels than there are ranks have one ideal and share a size.
+    All that P, nDCG and similar metrics depend on, for any k. A table is n_ranks x n_sizes x (n_groups + 1); the
+    last group is all labels. Rows with more true labels than ranks have the same ideal and share a size.
     """
 
     def __init__(self, n_ranks: int, max_true: int, n_groups: int) -> None:
         self.max_size = min(max_true, n_ranks)
         self.shape = (n_ranks, self.max_size + 1, n_groups)
         self.discount = 1 / np.log2(np.arange(n_ranks) + 2)
-        # Without true labels there is no hit, so that ideal is not used; it must only not be 0.
+        # Rows without true labels have no hits, so the first ideal is not used; it just must not be 0.
         self.ideal = np.concatenate([[1.0], self.discount.cumsum()])
 
     def sums(self, rank: Ints, n_true: Ints, group: Ints | int, weights: Floats | None = None) -> Floats:
-        """The table of these hits, each counted by its weight, or once."""
+        """The table of these hits, each counted with its weight, or once."""
         n_ranks, n_sizes, n_groups = self.shape
         cell = (rank * n_sizes + np.minimum(n_true, self.max_size)) * n_groups + group
         table = np.bincount(cell, weights, minlength=n_ranks * n_sizes * n_groups).reshape(self.shape)
@@ -308,7 +308,7 @@ class _RankTables:
         return np.asarray(table[:k].sum(axis=(0, 1)))
 
     def discounted(self, table: Floats, k: int) -> Floats:
-        """For each group, the sum over the first k ranks of the discounted values by the row's IDCG@k."""
+        """For each group, the sum over the first k ranks of the discounted values, divided by the row's IDCG@k."""
         ideal = self.ideal[np.minimum(np.arange(self.max_size + 1), k)]
         return np.tensordot(self.discount[:k, None] / ideal, table[:k], axes=2)
 
@@ -316,7 +316,7 @@ class _RankTables:
 def _rank_scores(
     true: Csr, hits: _Hits, group: Ints, cuts: list[int], inverse_p: Floats | None, psp_raw: bool
 ) -> Scores:
-    """P and nDCG; with inverse propensities also PSP and PSnDCG."""
+    """P and nDCG; with inverse propensities, also PSP and PSnDCG."""
     n_rows = true.shape[0]
     tables = _RankTables(len(hits.n_at_rank), int(np.diff(true.indptr).max()), int(group.max()) + 1)
     hit_group = group[hits.label]
@@ -347,11 +347,11 @@ def _best_gains(true: Csr, inverse_p: Floats, tables: _RankTables) -> Floats:
     place = np.empty(n_labels, np.int64)
     place[falling] = np.arange(n_labels)
     best = np.zeros(1)
-    # In blocks, since the sort keys and ranks take several times the memory of Y.
+    # In blocks, because the sort keys and ranks take several times the memory of Y.
     for first in range(0, n_rows, _ROWS_PER_BLOCK):
         starts = indptr[first : first + _ROWS_PER_BLOCK + 1]
         n_true = np.diff(starts)
-        # One sort of whole numbers puts labels in order within their row.
+        # One sort of integers orders the labels within each row.
         row_key = np.repeat(np.arange(len(n_true)) * n_labels, n_true)
         key = np.sort(row_key + place[true.indices[starts[0] : starts[-1]]])
         gain = inverse_p[falling[key - row_key]]
@@ -362,7 +362,7 @@ def _best_gains(true: Csr, inverse_p: Floats, tables: _RankTables) -> Floats:
 
 
 def _add_label_scores(scores: Scores, true: Csr, ranked: Ids, hits: _Hits, group: Ints) -> None:
-    """Adds recall and what counts hits label by label: F1 and coverage."""
+    """Adds recall, and the metrics that count hits label by label: F1 and coverage."""
     n_rows, n_labels = true.shape
     n_hits_until = hits.n_at_rank.cumsum()
     recall_until = np.bincount(hits.rank, 1 / hits.n_true, minlength=len(n_hits_until)).cumsum()
@@ -371,7 +371,7 @@ def _add_label_scores(scores: Scores, true: Csr, ranked: Ids, hits: _Hits, group
     group_true, group_labels = _sum_groups(n_true, group), _sum_groups(np.ones(n_labels), group)
     counted = 0
     for k, at_k in scores.items():  # k rises, so the predictions already counted stay counted
-        # Ids are moved up by one, so that pads fall into a bin of their own.
+        # Ids are shifted by one, so that padding has its own bin.
         n_predicted += np.bincount(ranked[:, counted:k].ravel() + 1, minlength=n_labels + 1)[1:]
         counted = k
         n_hits = np.bincount(hits.label[: n_hits_until[k - 1]], minlength=n_labels)
@@ -384,7 +384,7 @@ def _add_label_scores(scores: Scores, true: Csr, ranked: Ids, hits: _Hits, group
 
 
 def _sum_groups(values: NDArray[Any], group: Ints) -> Floats:
-    """The sum of a value per label over each group, then over all labels."""
+    """The sum of a value over the labels of each group, then over all labels."""
     sums = np.bincount(group, values)
     return np.append(sums, sums.sum())
 
@@ -396,7 +396,7 @@ def _divide(numerator: NDArray[Any], denominator: NDArray[Any]) -> Floats:
     return ratio
 
 
-def _tell_deciles(values: dict[str, Floats], true: Csr, frequency: Ints, group: Ints) -> list[dict[str, float]]:
+def _describe_deciles(values: dict[str, Floats], true: Csr, frequency: Ints, group: Ints) -> list[dict[str, float]]:
     n_true = count_labels(true, "Y").counts
     deciles: list[dict[str, float]] = []
     for number in range(int(group.max()) + 1):

@@ -1,4 +1,4 @@
-"""Self-contained HTML: tables and drawings that open offline, in light and in dark."""
+"""Self-contained HTML: tables and drawings that open offline, in light and dark mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Told apart by most colour-blind readers, on white and on black.
+#: Distinct for most colour-blind readers, on white and on black.
 COLOURS = ("#3b82c4", "#e07b39", "#3a9a5b", "#b65fc9", "#c44e52", "#8a8a3a", "#5aa9b8", "#8c6d57")
 
 _STYLE = """
@@ -50,14 +50,14 @@ def paragraph(text: str) -> str:
 
 
 def figure(svg: str, caption: str) -> str:
-    """A drawing and, below it and as wide, what it says."""
+    """A drawing with a caption of the same width below it."""
     width = re.search(r'\bwidth="(\d+)"', svg)
     style = f' style="width:{width[1]}px"' if width else ""
     return f"<figure{style}>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], best: Mapping[int, str] | None = None) -> str:
-    """A table. `best` says which columns have a best cell, and whether it is the "highest" or the "lowest"."""
+    """A table. `best` names the columns whose best cell is marked, and whether it is the "highest" or "lowest"."""
     marked = {column: _best_row([row[column] for row in rows], kind) for column, kind in (best or {}).items()}
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
     body = "".join(
@@ -89,7 +89,7 @@ def _leading_number(cell: str) -> float | None:
 
 
 class _Axis:
-    """Where values lie between two ends of a drawing."""
+    """Maps values to positions between two ends of a drawing."""
 
     def __init__(self, values: NDArray[Any], ends: tuple[float, float], log: bool, from_zero: bool) -> None:
         self.log, self.ends = log, ends
@@ -110,7 +110,7 @@ class _Axis:
         return begin + (self._scaled(values) - self.low) / (self.high - self.low) * (end - begin)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Round values between the ends, and how they are written."""
+        """Round values between the ends, and their text."""
         if not self.log:
             step = 10 ** math.floor(math.log10((self.high - self.low) / 3))
             factors = iter((2.0, 2.5, 2.0) * 4)
@@ -143,7 +143,7 @@ class _Frame:
         self.y = _Axis(y, (self.height - self.bottom, self.top), "y" in log, from_zero)
 
     def draw(self, parts: Sequence[str], legend: Mapping[str, tuple[str, bool]]) -> str:
-        """The whole SVG; the legend gives a colour to each name, and whether its line is dashed."""
+        """The whole SVG; the legend maps each name to a colour and whether its line is dashed."""
         middle_x = (self.left + self.width - self.right) / 2
         middle_y = (self.top + self.height - self.bottom) / 2
         grid = []
@@ -171,7 +171,7 @@ class _Frame:
         )
 
     def _legend(self, legend: Mapping[str, tuple[str, bool]]) -> tuple[str, int]:
-        """Names in as many lines as they need, and how high those are."""
+        """The names in as many lines as they need, and the height of those."""
         parts, along, line = [], self.left, 0
         for name, (colour, dashed) in legend.items():
             room = 34 + round(6.2 * len(name))
@@ -191,7 +191,7 @@ _DASHED = ' stroke-dasharray="5 3"'
 
 
 def pick_colours(names: Sequence[str]) -> dict[str, tuple[str, bool]]:
-    """A colour for each name, and whether its line is dashed, which tells the ninth from the first."""
+    """A colour for each name, and whether its line is dashed, which sets the ninth apart from the first."""
     return {name: (COLOURS[i % len(COLOURS)], i // len(COLOURS) % 2 == 1) for i, name in enumerate(names)}
 
 
@@ -214,13 +214,13 @@ def line_chart(
     log
         The axes on a log scale: "x", "y", or "xy" (True).
     dots_only
-        Without lines between the dots: all, or those named.
+        Draw no lines between the dots: for all, or for the names given.
     dots
         Whether lines have dots.
     from_zero
-        Whether y begins at 0 where it is not on a log scale.
+        Whether y begins at 0, unless it is on a log scale.
     colours
-        As `pick_colours` gives them, where several charts are to agree.
+        As `pick_colours` returns them, to make several charts agree.
     """
     scales = ("xy" if log else "") if isinstance(log, bool) else log
     colours = pick_colours(list(lines)) if colours is None else colours
@@ -251,15 +251,16 @@ def bubble_chart(
     *,
     x_label: str,
     y_label: str,
-    tell: Callable[[float], str] = str,
+    format_size: Callable[[float], str] = str,
     colours: Mapping[str, tuple[str, bool]] | None = None,
     size: tuple[int, int] = (860, 440),
 ) -> str:
-    """A bubble and a name for each (x, y, size), x on a log scale; areas are as the sizes. `tell` writes a size."""
+    """A bubble and a name for each (x, y, size), with x on a log scale; the area of a bubble shows its size, and its
+    name ends in `format_size` of it."""
     colours = pick_colours(list(bubbles)) if colours is None else colours
     xs, ys, sizes = (np.array([values[i] for values in bubbles.values()], float) for i in range(3))
     frame = _Frame(size, xs, ys, "x", False, x_label, y_label)
-    # Room for the largest bubble and for names beside the outermost ones.
+    # Leave room for the largest bubble, and for names beside the outermost ones.
     largest = 32.0
     for axis, before, after in ((frame.x, 0.10, 0.16), (frame.y, 0.12, 0.12)):
         span = axis.high - axis.low
@@ -272,11 +273,11 @@ def bubble_chart(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{colours[name][0]}" fill-opacity=".4" '
             f'stroke="{colours[name][0]}" stroke-width="1.5">'
             f"<title>{html.escape(name)}: {bubbles[name][0]:,.3g}, {bubbles[name][1]:,.4g}, "
-            f"{html.escape(tell(bubbles[name][2]))}</title></circle>"
+            f"{html.escape(format_size(bubbles[name][2]))}</title></circle>"
         )
     taken: list[tuple[float, float, float, float]] = []
     for name, x, y, radius in sorted(places, key=lambda place: place[2]):
-        text, colour = f"{name} · {tell(bubbles[name][2])}", colours[name][0]
+        text, colour = f"{name} · {format_size(bubbles[name][2])}", colours[name][0]
         wide = 6.1 * len(text)
         others = [place[1:] for place in places if place[0] != name]
         left, base = _free_place(x, y, radius, wide, size[0], taken, others)
@@ -300,7 +301,7 @@ def _free_place(
     names: Sequence[tuple[float, float, float, float]],
     bubbles: Sequence[tuple[float, float, float]],
 ) -> tuple[float, float]:
-    """Where a bubble's name can stand: near it, over no other name, and over as few bubbles as can be."""
+    """A place for a bubble's name: near it, over no other name, and over as few bubbles as possible."""
     near = radius + 5
     choices = [(x + near, y + 4), (x - near - wide, y + 4), (x - wide / 2, y - near), (x - wide / 2, y + near + 8)]
     choices += [(x + near, y + 4 + step) for step in (-15, 15, -30, 30, -45, 45, -60, 60)]

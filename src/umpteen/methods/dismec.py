@@ -231,7 +231,7 @@ class DiSMEC(DualOneVsRest):
             sp.csr_matrix((solved["data"], solved["indices"], solved["indptr"]), shape), solved["bias"]
         )
 
-    # --- a tree of candidates -------------------------------------------------------------------------------------
+    # --- the candidate tree ---------------------------------------------------------------------------------------
 
     def train_companions(self, X: Csr, Y: Csr, progress: bool | Listener) -> tuple[dict[str, Any], dict[str, Part]]:
         if self.candidate_tree is None:
