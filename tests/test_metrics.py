@@ -482,6 +482,8 @@ def test_prints_an_aligned_table(Y, train_Y):
             "macroF1    25.00   52.22",
             "coverage   40.00   80.00",
             "propensities: A=0.5, B=0.4",
+            "unseen in training, so counted as missed: 1 label in 1 row",
+            "only rows with a label seen in training, 3: P@1 33.33, P@3 44.44",
         ]
     )
 
@@ -499,7 +501,7 @@ def test_json_holds_everything(Y, train_Y):
     assert plain["propensity"] == {"A": 0.6, "B": 2.6}
     assert (plain["n_rows"], plain["n_labels"], plain["n_rows_without_labels"]) == (4, 6, 1)
     assert plain["by_decile"] == got.by_decile
-    assert len(plain) == len(got) + 5
+    assert len(plain) == len(got) + 8
     assert evaluate(Y, RANKED, k=1).as_dict()["propensity"] is None
 
 
@@ -566,3 +568,39 @@ def test_docstring_examples(module):
     result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+# --- what no prediction can get right -------------------------------------------------------------------------------
+
+
+def test_labels_never_seen_in_training_are_counted_and_left_out():
+    train = np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 0, 0, 0]])
+    Y = np.array([[1, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
+    labels = np.array([[0, 1], [0, 1], [0, 1], [3, 0]])
+    found = evaluate(Y, labels, train, k=(1, 2))
+    assert (found.n_unseen_labels, found.n_rows_with_unseen_labels, found.n_rows_without_labels) == (1, 2, 1)
+    assert found["P@1"] == 50
+    # By hand: rows 0 and 3 have a label the model knows, {0} and {1, 3}.
+    assert found.known_only.n_rows == 2
+    assert found.known_only["P@1"] == 100
+    assert found.known_only["recall@2"] == 75
+    assert found.known_only == evaluate(Y[[0, 3]] * [1, 1, 0, 1], labels[[0, 3]], train, k=(1, 2), deciles=False)
+    assert found.known_only.known_only is None
+    text = str(found)
+    assert "unseen in training, so counted as missed: 1 label in 2 rows" in text
+    assert text.endswith("only rows with a label seen in training, 2: P@1 100.00, P@2 50.00")
+    kept = found.as_dict()
+    assert kept["known_only"]["P@1"] == 100
+    assert (kept["n_unseen_labels"], kept["n_rows_with_unseen_labels"]) == (1, 2)
+
+
+def test_nothing_is_said_where_everything_can_be_right():
+    Y = np.eye(3)
+    found = evaluate(Y, [[0], [2], [1]], Y, k=1)
+    assert found.known_only is None
+    assert "unseen" not in str(found)
+    assert "only rows" not in str(found)
+    without = evaluate(Y, [[0], [2], [1]], k=1)  # nobody said what was seen
+    assert (without.n_unseen_labels, without.known_only) == (0, None)
+    nothing = evaluate(Y, [[0], [2], [1]], np.zeros((3, 3)), k=1)  # no row is left
+    assert (nothing.n_unseen_labels, nothing.known_only) == (3, None)

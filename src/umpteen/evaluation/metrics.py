@@ -24,8 +24,9 @@ macroF1@k
 coverage@k
     The share of labels that are hit at least once, among those that some row has.
 
-Rows without labels count: they are 0 in every mean over rows, and their predictions are false positives. A ratio
-whose denominator is 0 is 0.
+Rows without labels count: they are 0 in every mean over rows, and their predictions are false positives. So do labels
+that no training row had, which no prediction can get right. How many there are of both, and the metrics without them,
+are given too. A ratio whose denominator is 0 is 0.
 
 By decile: labels are sorted by training frequency, ties by id, and cut into ten groups whose sizes differ by
 at most one (with fewer than ten labels, one group each). Decile 1 has the most frequent. P, nDCG, PSP, PSnDCG
@@ -44,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr, as_csr, offsets
+from umpteen.data.matrix import Csr, as_csr, make_csr, offsets
 from umpteen.data.propensity import PROPENSITY_CONSTANTS, check_constants, count_labels, propensities
 from umpteen.errors import DataError, ParamError
 from umpteen.threads import resolve_threads
@@ -66,6 +67,11 @@ class Metrics(dict[str, float]):
     Attributes
     ----------
     n_rows, n_labels, n_rows_without_labels : int
+    n_unseen_labels, n_rows_with_unseen_labels : int
+        Labels of these rows that no training row had, and rows that have some; 0 if no training labels were given.
+    known_only : Metrics or None
+        The same metrics over the rows that have a label seen in training, judged by such labels alone; None where
+        that is all there is.
     A, B : float or None
         Propensity constants; None if no training labels were given.
     by_decile : list of dict
@@ -83,8 +89,14 @@ class Metrics(dict[str, float]):
         A: float | None = None,
         B: float | None = None,
         by_decile: Sequence[dict[str, float]] = (),
+        n_unseen_labels: int = 0,
+        n_rows_with_unseen_labels: int = 0,
+        known_only: Metrics | None = None,
     ) -> None:
         super().__init__(values)
+        self.n_unseen_labels = n_unseen_labels
+        self.n_rows_with_unseen_labels = n_rows_with_unseen_labels
+        self.known_only = known_only
         self.n_rows = n_rows
         self.n_labels = n_labels
         self.n_rows_without_labels = n_rows_without_labels
@@ -101,6 +113,9 @@ class Metrics(dict[str, float]):
             "n_rows": self.n_rows,
             "n_labels": self.n_labels,
             "n_rows_without_labels": self.n_rows_without_labels,
+            "n_unseen_labels": self.n_unseen_labels,
+            "n_rows_with_unseen_labels": self.n_rows_with_unseen_labels,
+            "known_only": None if self.known_only is None else dict(self.known_only),
         }
 
     def __str__(self) -> str:
@@ -114,7 +129,20 @@ class Metrics(dict[str, float]):
             lines.append(f"{name:<{width}}" + "".join(f"{self[f'{name}@{cut}']:8.2f}" for cut in cuts))
         if self.A is not None:
             lines.append(f"propensities: A={self.A:g}, B={self.B:g}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._notes()])
+
+    def _notes(self) -> list[str]:
+        """What counts against the model though it could not be right, and what is left without that."""
+        notes = []
+        if self.n_unseen_labels:
+            notes.append(
+                f"unseen in training, so counted as missed: {_count(self.n_unseen_labels, 'label')} "
+                f"in {_count(self.n_rows_with_unseen_labels, 'row')}"
+            )
+        if self.known_only is not None:
+            precisions = ", ".join(f"{key} {value:.2f}" for key, value in self.known_only.items() if key[:2] == "P@")
+            notes.append(f"only rows with a label seen in training, {self.known_only.n_rows:,}: {precisions}")
+        return notes
 
 
 def evaluate(
@@ -169,6 +197,7 @@ def evaluate(
     macroF1    25.00   41.67
     coverage   33.33   66.67
     propensities: A=0.55, B=1.5
+    only rows with a label seen in training, 2: P@1 50.00, P@2 50.00
     """
     cuts = _check_cuts(k)
     n_threads = resolve_threads(threads)
@@ -189,6 +218,15 @@ def evaluate(
     scores = _rank_scores(true, hits, group, cuts, inverse_p, psp_raw)
     _add_label_scores(scores, true, ranked, hits, group)
     values = {f"{name}@{k}": 100 * scores[k][name] for name in scores[cuts[0]] for k in cuts}
+    unseen = np.zeros(n_labels, bool) if train_Y is None else frequency == 0
+    known = _keep_labels(true, ~unseen)
+    judged = np.diff(known.indptr) > 0
+    known_only = None
+    if judged.any() and not (judged.all() and known.nnz == true.nnz):
+        known_only = evaluate(
+            known[judged], ranked[judged], None if train_Y is None else train, k=cuts, A=A, B=B, deciles=False,
+            psp_raw=psp_raw, threads=threads,
+        )  # fmt: skip
     return Metrics(
         {name: float(value[-1]) for name, value in values.items()},
         n_rows=n_rows,
@@ -197,7 +235,23 @@ def evaluate(
         A=None if train_Y is None else float(A),
         B=None if train_Y is None else float(B),
         by_decile=_describe_deciles(values, true, frequency, group) if deciles else (),
+        n_unseen_labels=int(unseen[np.unique(true.indices)].sum()),
+        n_rows_with_unseen_labels=int((np.diff(known.indptr) < np.diff(true.indptr)).sum()),
+        known_only=known_only,
     )
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def _keep_labels(Y: Csr, kept: NDArray[np.bool_]) -> Csr:
+    """Y without the entries of other labels."""
+    entries = kept[Y.indices]
+    if entries.all():
+        return Y
+    indptr = np.concatenate([[0], np.cumsum(entries)])[Y.indptr]
+    return make_csr(Y.data[entries], Y.indices[entries], indptr, Y.shape)
 
 
 def _check_cuts(k: int | Iterable[int]) -> list[int]:
