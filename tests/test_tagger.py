@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -120,13 +122,40 @@ def test_html_is_escaped_and_highlighted(cook):
 
 
 def test_terminal_text_is_coloured(cook):
-    from rich.console import Console
 
     console = Console(force_terminal=True, color_system="truecolor", width=100)
     with console.capture() as capture:
         console.print(cook.explain("a cast iron pan", "cast-iron"))
     assert "\x1b[" in capture.get()
     assert "cast" in capture.get()
+
+
+def test_every_account_of_reasons_adds_up(cook):
+    text = "How do I season a cast iron pan so that eggs do not stick and the oil does not smoke in my small oven?"
+    found = cook.explain(text, "cast-iron")
+    lines = found.account()
+    assert [line.kind for line in lines] == ["word"] * 8 + ["rest", "base", "sum"]
+    assert sum(line.value for line in lines[:-1]) == pytest.approx(found.score, abs=1e-5)
+    assert lines[-1][:2] == ("score", pytest.approx(found.score, abs=1e-5))
+    shown = str(found).splitlines()[1 : 1 + len(lines)]
+    assert shown == [f"  {line.value:+8.3f}  {line.text}" for line in lines]
+    printed = io.StringIO()
+    Console(file=printed, width=120).print(found)
+    page = found.to_html()
+    for line in lines:
+        assert f"{line.value:+.3f}" in printed.getvalue()
+        assert f"{line.value:+.3f}" in page
+    assert found.as_dict()["explained"] == found.explained
+
+
+@pytest.mark.parametrize(
+    ("method", "adds_up"),
+    [("dismec", True), ("rxml-global", True), ("fastxml", True), ("rxml", True), ("label-tree", False)],
+)
+def test_a_sum_that_is_no_score_is_not_called_one(method, adds_up):
+    tagger = umpteen.Tagger(method, calibration=0).fit(*SHORT)
+    last = tagger.explain(SHORT[0][0]).account()[-1]
+    assert last.text == ("score" if adds_up else "sum")
 
 
 def test_forests_explain_by_words_too(cooking):

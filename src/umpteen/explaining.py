@@ -7,12 +7,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from umpteen.models.explanation import Explanation
 from umpteen.text.tfidf import Tfidf
+
+#: Words that are listed one by one; the others are added up.
+_WORDS_SHOWN = 8
+
+
+class Line(NamedTuple):
+    """One line of an account that adds up: what it is, how much it adds, and which kind of line it is."""
+
+    text: str
+    value: float
+    kind: str  # "word", "rest" of the words, "base", or "sum" of all lines before
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +43,8 @@ class TextExplanation:
         "label-tree" they add up to the margins on the way to the label.
     base : float
         The part of the score that comes from no word.
+    explained : float
+        `base` and all contributions added up: the score, but for families where it is no such sum.
     words : list of (str, float)
         Terms of the text and their contributions, the largest first.
     spans : list of (start, end, contribution)
@@ -55,6 +68,11 @@ class TextExplanation:
     unknown: list[str] = field(default_factory=list)
     votes: list[dict[str, Any]] = field(default_factory=list)
     note: str = ""
+    explained: float = 0.0
+
+    def account(self) -> list[Line]:
+        """The largest contributions, the sum of the others, the base, and the sum of all."""
+        return add_up(self.words, self.base, self.explained, self.score)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -63,6 +81,7 @@ class TextExplanation:
             "probability": self.probability,
             "family": self.family,
             "base": self.base,
+            "explained": self.explained,
             "words": [{"word": word, "contribution": value} for word, value in self.words],
             "spans": [{"start": s, "end": e, "contribution": value} for s, e, value in self.spans],
             "unknown": self.unknown,
@@ -72,8 +91,7 @@ class TextExplanation:
 
     def __str__(self) -> str:
         lines = [self._headline()]
-        lines += [f"  {value:+8.3f}  {word}" for word, value in self.words[:10]]
-        lines.append(f"  {self.base:+8.3f}  (none of the words)")
+        lines += [f"  {line.value:+8.3f}  {line.text}" for line in self.account()]
         return "\n".join([*lines, *self._notes()])
 
     def _headline(self) -> str:
@@ -100,10 +118,11 @@ class TextExplanation:
         head = Text(self._headline(), style="bold")
         largest = max((abs(value) for _, value in self.words), default=1.0) or 1.0
         table = Text()
-        for word, value in self.words[:8]:
-            bar = "█" * max(1, round(16 * abs(value) / largest))
-            table.append(f"  {value:+8.3f} ", style="dim").append(f"{bar:<17}", style="green" if value > 0 else "red")
-            table.append(f"{word}\n")
+        for line in self.account():
+            bar = "█" * max(1, round(16 * abs(line.value) / largest)) if line.kind == "word" else ""
+            colour = "green" if line.value > 0 else "red"
+            table.append(f"  {line.value:+8.3f} ", style="bold" if line.kind == "sum" else "dim")
+            table.append(f"{bar:<17}", style=colour).append(f"{line.text}\n", style=_STYLES[line.kind])
         notes = Text("\n".join(self._notes()), style="dim")
         return Group(head, shown, table, notes) if notes.plain else Group(head, shown, table)
 
@@ -124,10 +143,25 @@ class TextExplanation:
         parts.append(html.escape(self.text[at:]))
         return (
             f'<div class="umpteen-explanation"><p><strong>{html.escape(self._headline())}</strong></p>'
-            f"<p>{''.join(parts)}</p>"
+            f"<p>{''.join(parts)}</p>{self._html_account()}"
             + "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self._notes())
             + "</div>"
         )
+
+    def _html_account(self) -> str:
+        cell = '<td style="padding:0 .8em 0 0;text-align:{}">{}</td>'
+        rows = []
+        for line in self.account():
+            text = html.escape(line.text)
+            shown = (
+                f"<strong>{text}</strong>"
+                if line.kind == "sum"
+                else text
+                if line.kind == "word"
+                else f"<i>{text}</i>"
+            )
+            rows.append(f"<tr>{cell.format('right', f'{line.value:+.3f}')}{cell.format('left', shown)}</tr>")
+        return f"<table>{''.join(rows)}</table>"
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -142,6 +176,19 @@ class TextExplanation:
             return []
         edges = np.flatnonzero(np.diff(marks, prepend=0.0, append=0.0))
         return [(a, b, float(marks[a]) / largest) for a, b in pairwise(edges.tolist()) if marks[a] != 0]
+
+
+def add_up(words: Sequence[tuple[str, float]], base: float, explained: float, score: float) -> list[Line]:
+    """The lines of an explanation, the same wherever one is shown: terminal, HTML, API and page."""
+    lines = [Line(word, value, "word") for word, value in words[:_WORDS_SHOWN]]
+    if rest := words[_WORDS_SHOWN:]:
+        lines.append(Line(f"{len(rest)} more", sum(value for _, value in rest), "rest"))
+    lines.append(Line("base", base, "base"))
+    same = abs(explained - score) <= 1e-3 * max(1.0, abs(score))
+    return [*lines, Line("score" if same else "sum", explained, "sum")]
+
+
+_STYLES = {"word": "", "rest": "italic", "base": "italic", "sum": "bold"}
 
 
 def place_words(
@@ -182,6 +229,7 @@ def explain_in_words(
         unknown=list(dict.fromkeys(word for word in unknown if " " not in word)),
         votes=[_name_vote(vote, name, features.n_features_, classes) for vote in found.votes],
         note=found.note,
+        explained=found.explained,
     )
 
 

@@ -110,6 +110,12 @@ class Span(Struct):
     contribution: float
 
 
+class AccountLine(Struct):
+    text: str
+    value: float
+    kind: Annotated[str, Meta(description='"word", "rest", the other words together, "base" or "sum".')]
+
+
 class ExplainResponse(Struct):
     label: str
     label_id: int
@@ -118,6 +124,10 @@ class ExplainResponse(Struct):
     meaning: Annotated[str, Meta(description="What the contributions are, as a sentence.")]
     raw_score: float | None
     base: Annotated[float, Meta(description="What no word had a hand in.")]
+    account: Annotated[
+        list[AccountLine],
+        Meta(description="The largest contributions, the others together, the base, and their sum."),
+    ]
     words: list[Word]
     spans: list[Span]
     unknown: Annotated[list[str], Meta(description="Words the model has never seen.")]

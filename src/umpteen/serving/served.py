@@ -21,7 +21,7 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, UmpteenError
 from umpteen.evaluation.report import frequency_chart
-from umpteen.explaining import TextExplanation
+from umpteen.explaining import TextExplanation, add_up
 from umpteen.models.explanation import Explanation
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
@@ -215,6 +215,9 @@ class OpenModel:
                 meaning=self.model.scorer.meaning,
                 raw_score=found.score if np.isfinite(found.score) else None,
                 base=found.base,
+                account=[
+                    schema.AccountLine(*line) for line in add_up(words, found.base, found.explained, found.score)
+                ],
                 words=[schema.Word(word, value) for word, value in words],
                 spans=[schema.Span(*span) for span in spans],
                 unknown=unknown,

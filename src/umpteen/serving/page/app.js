@@ -266,13 +266,14 @@ function showWhy(why, text) {
     why.unknown.length ? ` Unknown: ${why.unknown.slice(0, 8).join(", ")}.` : ""}`;
   $("why-text").replaceChildren(...(why.spans.length ? highlight(text, why.spans) : [text]));
   const largest = Math.max(...why.words.map((word) => Math.abs(word.contribution)), 1e-9);
-  $("why-words").replaceChildren(...why.words.slice(0, 10).map((word) => {
+  $("why-words").replaceChildren(...why.account.map((line) => {
     const bar = make("span", { className: "bar" });
-    bar.style.setProperty("--share", Math.abs(word.contribution) / largest);
-    const sign = word.contribution >= 0 ? "+" : "−";
-    return make("li", { className: word.contribution >= 0 ? "for" : "against" },
-      make("span", { className: "word", textContent: word.word, title: word.word }), make("span", {}, bar),
-      make("span", { className: "value", textContent: sign + Math.abs(word.contribution).toFixed(3) }));
+    bar.style.setProperty("--share", Math.abs(line.value) / largest);
+    const sign = line.value >= 0 ? "+" : "−";
+    return make("li", { className: `${line.kind} ${line.value >= 0 ? "for" : "against"}` },
+      make("span", { className: "word", textContent: line.text, title: line.text }),
+      make("span", {}, ...(line.kind === "word" ? [bar] : [])),
+      make("span", { className: "value", textContent: sign + Math.abs(line.value).toFixed(3) }));
   }));
   $("why").hidden = false;
 }
