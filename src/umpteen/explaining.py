@@ -184,7 +184,7 @@ def add_up(words: Sequence[tuple[str, float]], base: float, explained: float, sc
     if rest := words[_WORDS_SHOWN:]:
         lines.append(Line(f"{len(rest)} more", sum(value for _, value in rest), "rest"))
     lines.append(Line("base", base, "base"))
-    same = abs(explained - score) <= 1e-3 * max(1.0, abs(score))
+    same = bool(np.isfinite(score)) and abs(explained - score) <= 1e-3 * max(1.0, abs(score))
     return [*lines, Line("score" if same else "sum", explained, "sum")]
 
 
