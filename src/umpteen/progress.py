@@ -23,7 +23,7 @@ Listener = Callable[[Progress], None]
 
 @contextlib.contextmanager
 def progress_bar(description: str) -> Iterator[Listener]:
-    """A bar with an estimate of the time left, on standard error; silent where that is not a terminal."""
+    """A bar with an estimate of the time left, on standard error; silent unless that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

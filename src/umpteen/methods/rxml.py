@@ -367,13 +367,12 @@ class RXML(Method):
         def best_vote(clusters: list[Cluster]) -> tuple[float, int, float]:
             """Their best quality, P@1 + … + P@5, and the knn and sharpness that reach it."""
             model = EmbeddingModel(clusters, data.X.shape[1], data.Y.shape[1])
-            own, near, similarities = model.near_rows(X, threads=self.threads)
+            own, near, similarity = model.near_rows(X, threads=self.threads)
             top_k, best = min(5, data.Y.shape[1]), (-1.0, usual.knn, usual.sharpness)
             for knn in knns:
-                rows, how_similar = (nearest_of(found, model.n_learners, knn) for found in (near, similarities))
-                voters = own, rows, how_similar
+                rows, closeness = (nearest_of(found, model.n_learners, knn) for found in (near, similarity))
                 for sharpness in sharpnesses:
-                    labels = model.vote(voters, top_k, sharpness=sharpness, threads=self.threads)
+                    labels = model.vote((own, rows, closeness), top_k, sharpness=sharpness, threads=self.threads)
                     hits = _native.find_hits(offsets(Y), Y.indices, Y.shape[1], labels, resolve_threads(self.threads))
                     quality = float((hits.sum(axis=0).cumsum() / np.arange(1, top_k + 1)).sum())
                     if quality > best[0]:
