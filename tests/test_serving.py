@@ -7,7 +7,6 @@ import contextlib
 import gc
 import json
 import re
-import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -33,7 +32,7 @@ from umpteen.serving.served import OpenModel, SuggestJob
 from umpteen.serving.settings import Settings, name_models
 from umpteen.storage.names import Names
 
-from .serving import NASTY, TEXTS, listening, running, train
+from .serving import NASTY, TEXTS, listening, running
 
 SEEN = "the herring in the sea"
 
@@ -592,41 +591,6 @@ def test_a_failing_server_says_so_and_no_more(models, caplog):
         "message": "the server failed at this request; its log says why",
     }
     assert "Traceback" in caplog.text
-
-
-# --- reloading -----------------------------------------------------------------------------------------------------
-
-
-def test_a_changed_model_is_taken_up(tmp_path):
-    path = tmp_path / "m.model"
-    train(umpteen.DiSMEC()).save(path)
-    app = make_app(Settings({"m": str(path)}, watch=0.05))
-    with running(app) as client:
-
-        def best():
-            return pairs(client.post("/v1/suggest", json={"text": "the sea", "top_k": 1}))[0][0]
-
-        def wait_for(condition):
-            for _ in range(200):
-                if condition():
-                    return True
-                threading.Event().wait(0.05)
-            return False
-
-        assert best() == "sea"
-        other = umpteen.Tagger(umpteen.DiSMEC()).fit(["the sea", "a pond"] * 8, [["ocean"], ["pond"]] * 8)
-        other.save(path, overwrite=True)
-        assert wait_for(lambda: best() == "ocean")
-        # What cannot be used is left alone, and said once.
-        (path / "manifest.json").write_text("{}")
-        assert wait_for(lambda: 'reloads_total{model="m",outcome="failed"} 1' in client.get("/metrics").text)
-        assert best() == "ocean"
-        shutil.rmtree(path)
-        assert best() == "ocean"
-        train(umpteen.DiSMEC()).save(path)
-        assert wait_for(lambda: best() == "sea")
-        assert wait_for(lambda: 'reloads_total{model="m",outcome="done"} 2' in client.get("/metrics").text)
-        assert 'reloads_total{model="m",outcome="failed"} 1' in client.get("/metrics").text
 
 
 # --- the OpenAPI document ------------------------------------------------------------------------------------------

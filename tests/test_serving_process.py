@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -11,7 +10,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,76 +18,7 @@ import pytest
 
 import umpteen
 
-from .serving import TEXTS, train
-
-COMMAND = [sys.executable, "-c", "from umpteen.cli.main import main; main()", "serve"]
-
-
-class Server:
-    """A running `umpteen serve`."""
-
-    def __init__(self, *args: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, *args, "--port", "0"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=os.environ | environment,
-        )
-        self.lines: list[str] = []
-        self._known = threading.Event()
-        threading.Thread(target=self._listen, daemon=True).start()
-        assert self._known.wait(60), self.lines
-        self.address = re.search(r"http://\S+", self.lines[-1])[0]
-        with self.client() as client:
-            for _ in range(600):
-                with contextlib.suppress(httpx.TransportError):
-                    if client.get("/readyz").status_code == 200:
-                        break
-                time.sleep(0.05)
-
-    def _listen(self) -> None:
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip())
-            if line.startswith("serving at"):
-                self._known.set()
-        self._known.set()
-
-    def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.address, timeout=30)
-
-    def metric(self, pattern: str) -> float:
-        with self.client() as client:
-            found = re.search(rf"^{pattern} (\S+)", client.get("/metrics").text, re.MULTILINE)
-        return float(found[1]) if found else 0.0
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(60)
-
-
-@contextlib.contextmanager
-def serving(*args: str, **environment: str) -> Iterator[Server]:
-    server = Server(*args, **environment)
-    try:
-        yield server
-    finally:
-        if server.process.poll() is None:
-            server.process.send_signal(signal.SIGTERM)
-            try:
-                server.process.wait(30)
-            except subprocess.TimeoutExpired:
-                server.process.kill()
-        server.process.stdout.close()
-
-
-def wait_for(condition, seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.1)
-    return False
+from .serving import COMMAND, TEXTS, children_of, serving, train, wait_for
 
 
 def test_one_worker_from_start_to_end(served_models):
@@ -132,7 +61,7 @@ def test_a_slow_client_does_not_hold_the_server(served_models):
     with serving(served_models["tags"], "--timeout", "2") as server, server.client() as client:
         host, port = server.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as slow:
-            slow.sendall(b"POST /v1/suggest HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            slow.sendall(b"POST /v1/suggest HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
                          b"content-length: 100\r\n\r\n{")  # fmt: skip
             assert client.post("/v1/suggest", json={"text": "the sea"}).status_code == 200
             slow.settimeout(10)
@@ -162,7 +91,6 @@ def test_two_workers_share_the_work_and_one_copy(served_models):
             for child in children:  # the model's arrays are the files themselves
                 assert re.search(r"tags\.model/\S+\.npy", Path(f"/proc/{child}/maps").read_text())
         # A worker that dies is replaced, and the counts go on.
-        time.sleep(5)
         os.kill(children[0], signal.SIGKILL)
         assert wait_for(lambda: len(set(children_of(server.process.pid)) - {children[0]}) == 2)
         with ThreadPoolExecutor(4) as pool:
@@ -180,17 +108,6 @@ def ask_safely(ask):
             return 0
 
     return asked
-
-
-def children_of(pid: int) -> list[int]:
-    """The workers; none where the server is gone."""
-    found = []
-    with contextlib.suppress(OSError):
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            with contextlib.suppress(OSError):  # gone meanwhile
-                if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(int(child))
-    return found
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -217,7 +134,7 @@ def test_reloading_under_load_drops_no_request(tmp_path, workers):
             for n, model in enumerate([other, first, other], 1):
                 model.save(path, overwrite=True)
                 server.process.send_signal(signal.SIGHUP)
-                assert wait_for(lambda n=n: server.metric(done) == n * int(workers))
+                assert wait_for(lambda n=n: server.metric(done) == n)
                 time.sleep(0.3)
         finally:
             stop.set()

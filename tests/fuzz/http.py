@@ -88,9 +88,9 @@ def try_http(data: bytes) -> None:
     if choices.number(8) == 0:
         query = choices.some(200)
     kind = choices.pick((b"application/json", b"application/json; charset=utf-8", b"text/plain", b""))
-    headers = [(b"content-type", kind)] if kind else []
+    headers = [(b"host", b"localhost"), *([(b"content-type", kind)] if kind else [])]
     if choices.number(8) == 0:
-        name = choices.pick((b"content-length", b"authorization", b"accept-encoding", b"transfer-encoding"))
+        name = choices.pick((b"content-length", b"authorization", b"host", b"transfer-encoding", b"x-request-id"))
         headers.append((name, choices.some(30)))
     if choices.number(6) == 0:
         body = choices.rest()

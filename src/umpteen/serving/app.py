@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.resources
-import signal
-import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +14,20 @@ import msgspec
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.routing import Route, Router
-from starlette.types import Receive
 
 from umpteen.serving import schema
-from umpteen.serving.counts import Counts
+from umpteen.serving.counts import REASONS, Counts
 from umpteen.serving.gate import OTHER, Answer, Endpoint, Gate
 from umpteen.serving.openapi import describe_api
-from umpteen.serving.problems import Problem
+from umpteen.serving.problems import Problem, log
 from umpteen.serving.served import OpenModel, Served, SuggestJob, find
 from umpteen.serving.settings import Settings
+from umpteen.serving.shared import SharedMemory
+from umpteen.serving.versions import candidates
 
 #: Larger bodies are parsed in a thread, so that no other request waits for it.
 _SMALL_BODY = 1 << 16
+_TICK = 0.5
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _SUGGEST = msgspec.json.Decoder(schema.SuggestRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
@@ -41,6 +41,7 @@ class Api:
     def __init__(self, settings: Settings, counts: Counts, models: dict[str, Served]) -> None:
         self.settings, self.counts, self.models = settings, counts, models
         self.ready = False
+        self.connections: Callable[[], int] = lambda: 0  # how many are open; the server knows
         self._arriving: dict[asyncio.Task[Any], float] = {}  # requests that are being read, and until when
         self._files = _read_page()
         self._openapi = msgspec.json.encode(
@@ -54,7 +55,7 @@ class Api:
         served = find(self.models, ask.model)
         self._check_top_k(ask)
         self._check_text(ask.text)
-        return Answer(await served.suggestions.submit(SuggestJob(ask, [ask], batch=False)))
+        return _answer(await served.suggestions.submit(SuggestJob(ask, [ask], batch=False)))
 
     async def suggest_batch(self, request: Request) -> Answer:
         ask = await self._read(request, _BATCH)
@@ -68,8 +69,8 @@ class Api:
         for document in ask.documents:
             self._check_text(document.text)
         if n == 0:
-            return Answer(b"[]")
-        return Answer(await served.suggestions.submit(SuggestJob(ask, ask.documents, batch=True), n))
+            return Answer(b"[]", version=served.model.version)
+        return _answer(await served.suggestions.submit(SuggestJob(ask, ask.documents, batch=True), n))
 
     async def explain(self, request: Request) -> Answer:
         ask = await self._read(request, _EXPLAIN)
@@ -105,7 +106,7 @@ class Api:
 
     async def frequencies(self, request: Request) -> Answer:
         drawn = await self._question(request.path_params["model_id"], lambda model: model.frequencies())
-        return Answer(drawn.body, b"image/svg+xml")
+        return drawn._replace(kind=b"image/svg+xml")
 
     # --- about the server ---------------------------------------------------------------------------------------
 
@@ -114,8 +115,12 @@ class Api:
 
     async def readyz(self, request: Request) -> Answer:
         if not self.ready:
-            raise Problem(503, "not_ready", "the server is starting or stopping", {"Retry-After": "1"})
-        return Answer(b'{"status":"ready"}')
+            raise Problem(503, "not_ready", "the server is starting", {"Retry-After": "1"})
+        failing = [
+            schema.FailedReload(model, reason, REASONS[reason])
+            for model, reason in self.counts.failing(tuple(self.models)).items()
+        ]
+        return Answer(msgspec.json.encode(schema.Status("ready", failing)))
 
     async def metrics(self, request: Request) -> Answer:
         self.tell()
@@ -133,22 +138,22 @@ class Api:
     # --- shared -------------------------------------------------------------------------------------------------
 
     async def _question(self, model_id: str | None, ask: Callable[[OpenModel], bytes]) -> Answer:
-        return Answer(await find(self.models, model_id).questions.submit(ask))
+        return _answer(await find(self.models, model_id).questions.submit(ask))
 
     async def _read(self, request: Request, decoder: msgspec.json.Decoder[schema.T]) -> schema.T:
-        headers = dict(request.scope["headers"])  # as they come: most of them nobody asks for
+        headers = request.scope["given"]
         if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
             raise Problem(415, "unsupported_media_type", "the body must be JSON, sent as application/json")
         most = self.settings.max_body_bytes
         length = headers.get(b"content-length", b"")
         if length.isdigit() and (len(length) > 18 or int(length) > most):
             raise _too_large(most)
-        body = await self._body(request.receive, most)
+        body = await self._body(request, most)
         if len(body) <= _SMALL_BODY:
             return schema.decode(body, decoder)
         return await asyncio.to_thread(schema.decode, body, decoder)
 
-    async def _body(self, receive: Receive, most: int) -> bytes:
+    async def _body(self, request: Request, most: int) -> bytes:
         parts: list[bytes] = []
         n_bytes, more = 0, True
         task = asyncio.current_task()
@@ -156,13 +161,14 @@ class Api:
         self._arriving[task] = time.monotonic() + self.settings.timeout
         try:
             while more:
-                message = await receive()
+                message = await request.receive()
                 if message["type"] == "http.disconnect":
                     raise Problem(400, "disconnected", "the client left before its request was whole")
                 part, more = message.get("body", b""), message.get("more_body", False)
                 n_bytes += len(part)
                 if n_bytes > most:
                     raise _too_large(most)
+                self.gate.hold(request.scope, len(part))
                 parts.append(part)
         except asyncio.CancelledError:
             if self._arriving[task] > 0:
@@ -173,7 +179,15 @@ class Api:
             del self._arriving[task]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def give_up_late(self) -> None:
+    def tick(self) -> None:
+        """Gives a sign of life, unless a model has been at one call for so long that it will not come back."""
+        lanes = [lane for served in self.models.values() for lane in (served.suggestions, served.questions)]
+        if max(lane.busy_for for lane in lanes) < self.settings.stuck_after + self.settings.timeout:
+            self.counts.beat()
+        self.tell()
+        self._give_up_late()
+
+    def _give_up_late(self) -> None:
         """Ends requests that take too long to arrive. Looked at from time to time: a timer for each would cost more
         than most requests do."""
         now = time.monotonic()
@@ -199,22 +213,26 @@ class Api:
     def tell(self) -> None:
         """Notes how things stand for /metrics, whichever worker is asked."""
         waiting = {served.id: served.suggestions.rows_waiting for served in self.models.values()}
-        self.counts.now(waiting, self.gate.open_requests)
+        self.counts.now(waiting, self.gate.open_requests, self.gate.budget.held, self.connections())
 
     gate: Gate
 
 
-def make_app(settings: Settings, counts: Counts | None = None) -> Gate:
+def make_app(settings: Settings, counts: Counts | None = None, paths: Mapping[str, str] | None = None) -> Gate:
     """The application, its models open.
 
     Parameters
     ----------
     counts
         Where requests are counted; by default in this process.
+    paths
+        The directories to open, by model; by default the best of each of the settings' paths.
     """
     if counts is None:
         counts = make_counts(settings)
-    models = {name: Served(name, path, settings, counts) for name, path in settings.models.items()}
+    if paths is None:
+        paths = {name: candidates(path)[0] for name, path in settings.models.items()}
+    models = {name: Served(name, path, settings, counts) for name, path in paths.items()}
     api = Api(settings, counts, models)
     handlers: dict[str, tuple[str, Callable[[Request], Awaitable[Answer]]]] = {
         "/v1/suggest": ("POST", api.suggest),
@@ -247,55 +265,46 @@ ROUTES = (
 )  # fmt: skip
 
 
-def make_counts(settings: Settings, file: Path | None = None, row: int = 0) -> Counts:
-    return Counts(ROUTES, tuple(settings.models), file, row, settings.workers)
+def make_counts(settings: Settings, memory: SharedMemory | None = None, row: int = 0, n_rows: int = 1) -> Counts:
+    return Counts(ROUTES, tuple(settings.models), memory, row, n_rows)
 
 
 @contextlib.asynccontextmanager
 async def _life(api: Api) -> AsyncIterator[None]:
-    """From the first request to the last: watches the model directories, and drains at the end."""
-    changed = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    can_signal = hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread()
-    if can_signal:
-        loop.add_signal_handler(signal.SIGHUP, changed.set)
-    watching = asyncio.create_task(_watch(api, changed))
+    """From the first request to the last: keeps the clock, and drains at the end."""
+    api.counts.stopped()  # a worker that died left its gauges
+    ticking = asyncio.create_task(_tick(api))
     api.ready = True
     api.counts.started()
     try:
         yield
     finally:
         api.ready = False
-        watching.cancel()
+        ticking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await watching
-        if can_signal:
-            loop.remove_signal_handler(signal.SIGHUP)
+            await ticking
         for served in api.models.values():
             await served.close()
         api.counts.stopped()
 
 
-async def _watch(api: Api, asked: asyncio.Event) -> None:
-    """Opens models again that have changed, on request and from time to time."""
-    every = api.settings.watch
+async def _tick(api: Api) -> None:
+    """What is done from time to time, whatever happens to it."""
     while True:
         try:
-            await asyncio.wait_for(asked.wait(), min(every or 1.0, 1.0))
-        except TimeoutError:
-            api.tell()
-            api.give_up_late()
-            if not every:
-                continue
-        always = asked.is_set()
-        asked.clear()
-        for served in api.models.values():
-            await asyncio.to_thread(served.refresh, always=always)
+            api.tick()
+        except Exception as error:
+            log.error("the clock failed", exc_info=error)
+        await asyncio.sleep(_TICK)
 
 
 def _read_page() -> dict[str, bytes]:
     folder = importlib.resources.files("umpteen.serving") / "page"
     return {file.name: file.read_bytes() for file in folder.iterdir() if Path(file.name).suffix in _TYPES}
+
+
+def _answer(outcome: tuple[bytes, str]) -> Answer:
+    return Answer(outcome[0], version=outcome[1])
 
 
 def _too_large(most: int) -> Problem:

@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 from umpteen.serving.problems import Problem, overloaded
 
 Job = TypeVar("Job")
-#: What came of each job: the body of its answer, or what went wrong.
-Outcome = bytes | Exception
+#: What came of each job: the body of its answer, with the version of the model that gave it, or what went wrong.
+Outcome = bytes | tuple[bytes, str] | Exception
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +27,7 @@ class _Waiting(Generic[Job]):
     job: Job
     rows: int
     deadline: float
-    answer: asyncio.Future[bytes]
+    answer: asyncio.Future[Any]
 
 
 class Lane(Generic[Job]):
@@ -69,10 +69,16 @@ class Lane(Generic[Job]):
         self._busy = False
         self._closed = False
         self._clock: asyncio.TimerHandle | None = None
+        self._began = 0.0
         self.rows_waiting = 0
 
-    async def submit(self, job: Job, rows: int = 1) -> bytes:
-        """The answer to a job, when its turn has come."""
+    @property
+    def busy_for(self) -> float:
+        """Seconds the call under way has taken so far."""
+        return asyncio.get_running_loop().time() - self._began if self._running else 0.0
+
+    async def submit(self, job: Job, rows: int = 1) -> Any:
+        """The outcome of a job, when its turn has come."""
         if self._closed:
             raise overloaded("the server is stopping")
         if self.rows_waiting + rows > self._max_waiting:
@@ -107,6 +113,7 @@ class Lane(Generic[Job]):
             return
         self._on_call(rows)
         loop = asyncio.get_running_loop()
+        self._began = loop.time()
         future = self._thread.submit(self._work, [waiting.job for waiting in batch])
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._finish, batch, done))
 

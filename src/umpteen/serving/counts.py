@@ -1,19 +1,40 @@
-"""Counters for Prometheus, summed over worker processes.
+"""Counters for Prometheus, summed over processes.
 
-Every worker writes its own row of one mapped file, and any of them can add the rows up. What is counted is known
-beforehand, so a counter is a place in the row.
+Every worker writes its own row of memory they share, and so does their supervisor; any of them can add the rows up.
+What is counted is known beforehand, so a counter is a place in the row. The first place is the time of the last sign
+of life, which the supervisor looks at.
 """
 
 from __future__ import annotations
 
 import bisect
-import mmap
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-STATUSES = (200, 304, 400, 401, 404, 405, 408, 413, 415, 422, 500, 503)
+from umpteen.serving.shared import SharedMemory
+
+STATUSES = (200, 204, 304, 400, 401, 404, 405, 408, 413, 415, 421, 422, 500, 503)
+#: Why a connection was ended; see `connections.py`.
+REFUSALS = (
+    "idle", "timeout", "not_read", "made_room", "overloaded", "invalid_http", "header_too_large", "url_too_long",
+    "too_many_pipelined",
+)  # fmt: skip
+#: What came of a look at a changed model, and why it could not be used; see `trial.py`.
+OUTCOMES = ("done", "failed", "stuck")
+REASONS = {
+    "missing": "a file of the model is missing",
+    "unfinished": "its training was interrupted",
+    "damaged": "its files disagree with its manifest",
+    "format": "it is in a format that this version does not read",
+    "memory": "there was not enough memory to open it",
+    "unreadable": "a file could not be read",
+    "stuck": "it took too long to open",
+    "crashed": "the process that tried it died",
+    "error": "an unexpected error; the log says which",
+}
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -42,18 +63,23 @@ class Counts:
     ----------
     routes, models
         What requests and batches are told apart by.
-    file
-        Where all workers count; None to count alone.
+    memory
+        Where all processes count; None to count alone.
     row, n_rows
-        Which worker this is, of how many.
+        Which process this is, of how many.
     """
 
     def __init__(
-        self, routes: Sequence[str], models: Sequence[str], file: Path | None = None, row: int = 0, n_rows: int = 1
+        self,
+        routes: Sequence[str],
+        models: Sequence[str],
+        memory: SharedMemory | None = None,
+        row: int = 0,
+        n_rows: int = 1,
     ) -> None:
         self._families: list[_Family] = []
         self._places: dict[tuple[str, int], int] = {}
-        self._size = 0
+        self._size = 1  # the sign of life
         route_sets = [(route,) for route in routes]
         model_sets = [(model,) for model in models]
         self._requests = self._add(
@@ -70,22 +96,38 @@ class Counts:
         self._waiting = self._add("umpteen_waiting_rows", "gauge", "Texts or rows that wait.", ("model",), model_sets)
         self._reloads = self._add(
             "umpteen_reloads_total", "counter", "Times a changed model directory was opened.", ("model", "outcome"),
-            [(model, outcome) for model in models for outcome in ("done", "failed")],
+            [(model, outcome) for model in models for outcome in OUTCOMES],
         )  # fmt: skip
+        self._failing = self._add(
+            "umpteen_reload_failing", "gauge", "Whether the newest state of a model cannot be used, and why.",
+            ("model", "reason"), [(model, reason) for model in models for reason in REASONS],
+        )  # fmt: skip
+        self._refused = self._add(
+            "umpteen_connections_ended_total", "counter", "Connections refused or ended early.", ("reason",),
+            [(reason,) for reason in REFUSALS],
+        )  # fmt: skip
+        self._connections = self._add("umpteen_connections", "gauge", "Connections that are open.", (), [()])
+        self._bytes = self._add(
+            "umpteen_bytes_in_flight", "gauge", "Bytes of requests being read and answers being written.", (), [()]
+        )
+        self._restarts = self._add(
+            "umpteen_worker_restarts_total", "counter", "Workers that were replaced.", ("reason",),
+            [("died",), ("stuck",)],
+        )  # fmt: skip
+        self._watcher = self._add(
+            "umpteen_watcher_stuck", "gauge", "Whether the look at the models does not come back.", (), [()]
+        )
         self._open = self._add("umpteen_open_requests", "gauge", "Requests that are being answered.", (), [()])
         self._memory = self._add("umpteen_resident_bytes", "gauge", "Memory of all workers.", (), [()])
         self._alive = self._add("umpteen_workers", "gauge", "Worker processes that answer.", (), [()])
-        n_bytes = 8 * self._size * n_rows
-        if file is None:
-            buffer: mmap.mmap | bytearray = bytearray(n_bytes)
-        else:
-            with file.open("r+b") as handle:
-                handle.truncate(n_bytes)
-                buffer = mmap.mmap(handle.fileno(), n_bytes)
+        self.n_bytes = 8 * self._size * n_rows
+        buffer = bytearray(self.n_bytes) if memory is None else memory.buffer
         self._all = memoryview(buffer).cast("d")
         self._row = self._all[row * self._size : (row + 1) * self._size]
-        self._n_rows = n_rows
-        self.stopped()  # a worker that died left its gauges
+        self._gauges = [
+            place for family in self._families if family.kind == "gauge"
+            for place in range(family.start, family.start + family.width * len(family.sets))
+        ]  # fmt: skip
 
     def _add(
         self, name: str, kind: str, help: str, labels: tuple[str, ...], sets: Sequence[tuple[str, ...]],
@@ -109,23 +151,66 @@ class Counts:
     def batch(self, model: str, rows: int) -> None:
         self._observe(self._batches[model,], ROWS, rows)
 
-    def reloaded(self, model: str, outcome: str) -> None:
+    def reloaded(self, model: str, outcome: str, reason: str | None = None) -> None:
+        """What came of a look at a changed model."""
         self._row[self._reloads[model, outcome]] += 1
+        self.reload_recovered(model)
+        if reason is not None:
+            self._row[self._failing[model, reason]] = 1.0
 
-    def now(self, waiting: dict[str, int], open_requests: int) -> None:
-        """How things stand; told from time to time."""
+    def reload_recovered(self, model: str) -> None:
+        for reason in REASONS:
+            self._row[self._failing[model, reason]] = 0.0
+
+    def failing(self, models: Sequence[str]) -> dict[str, str]:
+        """Models whose newest state cannot be used, with the reason."""
+        found = {}
+        for model in models:
+            for reason in REASONS:
+                if any(self._all[self._failing[model, reason] :: self._size]):
+                    found[model] = reason
+        return found
+
+    def refused(self, reason: str) -> None:
+        self._row[self._refused[reason,]] += 1
+
+    def replaced(self, reason: str) -> None:
+        self._row[self._restarts[reason,]] += 1
+
+    def watcher_stuck(self, stuck: bool) -> None:
+        self._row[self._watcher[()]] = float(stuck)
+
+    @property
+    def is_watcher_stuck(self) -> bool:
+        return bool(self._row[self._watcher[()]])
+
+    def now(self, waiting: dict[str, int], open_requests: int, n_bytes: int, connections: int) -> None:
+        """How things stand; noted from time to time."""
         for model, rows in waiting.items():
             self._row[self._waiting[model,]] = rows
         self._row[self._open[()]] = open_requests
+        self._row[self._bytes[()]] = n_bytes
+        self._row[self._connections[()]] = connections
         self._row[self._memory[()]] = _resident_bytes()
 
     def started(self) -> None:
         self._row[self._alive[()]] = 1
 
     def stopped(self) -> None:
-        for gauges in (self._waiting, self._open, self._memory, self._alive):
-            for place in gauges.values():
-                self._row[place] = 0
+        """Clears what stands for something that is no more; counts go on."""
+        self._row[0] = 0.0
+        for place in self._gauges:
+            self._row[place] = 0.0
+
+    # --- signs of life ------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        self._row[0] = time.monotonic()
+
+    @property
+    def last_beat(self) -> float:
+        """When the row's process last gave a sign of life, by the clock that all processes share; 0 for never."""
+        return self._row[0]
 
     def _observe(self, place: int, buckets: Sequence[float], value: float) -> None:
         """Buckets are kept apart and added up when they are read."""

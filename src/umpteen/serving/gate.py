@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -12,9 +12,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from umpteen.serving.budget import Budget
+from umpteen.serving.cors import Origins
 from umpteen.serving.counts import Counts
-from umpteen.serving.problems import Problem, as_problem, overloaded
+from umpteen.serving.logs import note
+from umpteen.serving.problems import Problem, as_problem, overloaded, stopping
+from umpteen.serving.request_ids import HEADER as REQUEST_ID
+from umpteen.serving.request_ids import RequestIds
 from umpteen.serving.settings import Settings
+
+access = logging.getLogger("umpteen.access")
 
 #: Nothing is loaded from elsewhere, nothing runs that is not a file of ours, and no other page may frame this one.
 CONTENT_POLICY = (
@@ -34,14 +41,16 @@ HEADERS = [
 #: by, does not concern them, and each header takes as long as finding the route.
 ANSWER_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 OTHER = "other"
+HEALTH = "/healthz"
 _TYPES = {404: "not_found", 405: "method_not_allowed"}
 
 
 class Answer(NamedTuple):
-    """What a handler answers with 200."""
+    """What a handler answers with 200; the version is that of the model that gave it."""
 
     body: bytes
     kind: bytes = b"application/json"
+    version: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +79,13 @@ class Gate:
     def __init__(
         self, inner: ASGIApp, direct: Mapping[tuple[str, str], Endpoint], settings: Settings, counts: Counts
     ) -> None:
-        self._inner, self._direct, self._settings, self._counts = inner, direct, settings, counts
-        self._token = settings.token.encode() if settings.token is not None else None
+        self._inner, self._direct, self.settings, self.counts = inner, direct, settings, counts
+        self._hosts, self._origins = settings.make_hosts(), Origins(settings.cors_origins)
+        self._ids = RequestIds()
+        self.tokens = settings.make_tokens()
+        self.budget = Budget(settings.max_bytes_in_flight)
         self.open_requests = 0
+        self.stopping = False
         self.api: Any = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,28 +93,48 @@ class Gate:
             await self._inner(scope, receive, send)
             return
         started = time.perf_counter()
-        status, route = 200, OTHER
+        status, route, body, version = 200, OTHER, b"", None
+        given = scope["given"] = dict(scope["headers"])
+        request_id = self._ids.choose(given)
+        scope["held"] = 0
         self.open_requests += 1
         try:
             try:
-                self._check(scope)
+                self._check(scope, given)
                 endpoint = self._direct.get((scope["method"], scope["path"]))
                 if endpoint is None:
                     endpoint = await self._ask_router(scope, receive, send)
                 route = endpoint.route
-                body, kind = await endpoint.handler(Request(scope, receive))
+                body, kind, version = await endpoint.handler(Request(scope, receive))
+                self.hold(scope, len(body))
                 headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
                 headers += ANSWER_HEADERS if scope["method"] == "POST" else HEADERS
+                if version is not None:
+                    headers.append((b"x-model-version", version.encode()))
+            except _Allowed as allowed:
+                status, headers = 204, [*allowed.headers, *HEADERS]
             except Exception as error:
                 problem = _from_router(error) if isinstance(error, HTTPException) else as_problem(error)
                 status, body = problem.status, problem.body()
                 headers = problem.all_headers(len(body)) + HEADERS
                 del problem  # its traceback holds this frame, and with it the request's text, in a ring
+            headers.append((REQUEST_ID, request_id))
+            if self._origins and status != 204:
+                headers += self._origins.headers(given.get(b"origin"))
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         finally:
             self.open_requests -= 1
-            self._counts.answered(route, status, time.perf_counter() - started)
+            self.budget.release(scope["held"])
+            seconds = time.perf_counter() - started
+            self.counts.answered(route, status, seconds)
+            if self.settings.access_log:
+                self._write_access(scope, request_id, status, len(body), seconds, version)
+
+    def hold(self, scope: Scope, n_bytes: int) -> None:
+        """Bytes of a request or its answer that are in memory until it is written."""
+        self.budget.take(n_bytes, scope["held"])
+        scope["held"] += n_bytes
 
     async def _ask_router(self, scope: Scope, receive: Receive, send: Send) -> Endpoint:
         scope["app"] = self  # makes Starlette's router raise what it refuses
@@ -109,19 +142,61 @@ class Gate:
         found: Endpoint = scope["endpoint"]
         return found
 
-    def _check(self, scope: Scope) -> None:
-        settings = self._settings
-        if self.open_requests > settings.max_requests:
-            raise overloaded(f"{settings.max_requests} requests are open already; try again later")
-        if self._token is not None and _is_private(scope["path"]):
-            given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
-            if not hmac.compare_digest(given, b"Bearer " + self._token):
+    # --- who may come in ----------------------------------------------------------------------------------------
+
+    def _check(self, scope: Scope, given: dict[bytes, bytes]) -> None:
+        self._check_host(scope, given)
+        if scope["path"] != HEALTH:
+            if self.stopping:
+                raise stopping()
+            if scope.get("crowded"):
+                raise overloaded("there are too many connections; try again later", close=True)
+            if self.open_requests > self.settings.max_requests:
+                raise overloaded(f"{self.settings.max_requests} requests are open already; try again later")
+        if self._origins and (headers := self._origins.preflight(scope["method"], given)) is not None:
+            raise _Allowed(headers)
+        if self.tokens and _is_private(scope["path"]):
+            scope["token"] = self.tokens.find(given.get(b"authorization", b""))
+            if scope["token"] is None:
                 raise Problem(
                     401,
                     "unauthorized",
                     "this server wants a token: Authorization: Bearer …",
                     {"WWW-Authenticate": "Bearer"},
                 )
+
+    def _check_host(self, scope: Scope, given: dict[bytes, bytes]) -> None:
+        host = given.get(b"host")
+        if host is None:
+            if scope["http_version"] != "1.0":
+                raise Problem(400, "invalid_http", "a request must have a Host header, but this one has none")
+        elif not self._hosts.allows(host):
+            raise Problem(
+                421, "unknown_host", "this server does not answer to this Host; --allowed-hosts says which it does"
+            )
+        elif sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            raise Problem(400, "invalid_http", "a request must have one Host header, but this one has more")
+
+    # --- the log ------------------------------------------------------------------------------------------------
+
+    def _write_access(
+        self, scope: Scope, request_id: bytes, status: int, n_bytes: int, seconds: float, version: str | None
+    ) -> None:
+        client = scope.get("client")
+        note(
+            access, logging.INFO, f"{scope['method']} {scope['path'][:200]} {status}",
+            method=scope["method"], path=scope["path"][:200], status=status, bytes=n_bytes,
+            seconds=round(seconds, 6), client=client[0] if client else None, token=scope.get("token"),
+            request_id=request_id.decode(), version=version,
+        )  # fmt: skip
+
+
+class _Allowed(Exception):
+    """A browser may ask what it asks for leave to ask."""
+
+    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
+        super().__init__()
+        self.headers = headers
 
 
 def _is_private(path: str) -> bool:

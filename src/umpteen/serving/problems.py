@@ -15,20 +15,33 @@ log = logging.getLogger("umpteen.serving")
 class Problem(Exception):
     """An answer that is not the one asked for."""
 
-    def __init__(self, status: int, type: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        type: str,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        field: str | None = None,
+    ) -> None:
         super().__init__(message)
-        self.status, self.type, self.message = status, type, message
+        self.status, self.type, self.message, self.field = status, type, message, field
         self.headers = dict(headers or {})
 
     def body(self) -> bytes:
-        return msgspec.json.encode({"error": {"type": self.type, "message": self.message}})
+        error = {"type": self.type, "message": self.message}
+        return msgspec.json.encode({"error": error if self.field is None else {**error, "field": self.field}})
 
     def all_headers(self, length: int) -> list[tuple[bytes, bytes]]:
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
         headers += [(key.lower().encode(), value.encode()) for key, value in self.headers.items()]
-        if self.status in (408, 413):  # the rest of the body will not be read
+        if self.status in _LAST:
             headers.append((b"connection", b"close"))
         return headers
+
+
+#: Answers after which the rest of what is sent will not be read.
+_LAST = (408, 413, 414, 431)
 
 
 def without_trace(error: Exception) -> Exception:
@@ -37,8 +50,12 @@ def without_trace(error: Exception) -> Exception:
     return error.with_traceback(None) if isinstance(error, (Problem, UmpteenError)) else error
 
 
-def overloaded(message: str) -> Problem:
-    return Problem(503, "overloaded", message, {"Retry-After": "1"})
+def overloaded(message: str, *, close: bool = False) -> Problem:
+    return Problem(503, "overloaded", message, {"Retry-After": "1"} | ({"Connection": "close"} if close else {}))
+
+
+def stopping() -> Problem:
+    return Problem(503, "stopping", "the server is stopping", {"Retry-After": "1", "Connection": "close"})
 
 
 def as_problem(error: BaseException) -> Problem:

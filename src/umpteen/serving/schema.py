@@ -155,6 +155,8 @@ class ModelSummary(Struct):
     n_train_rows: int
     calibrated: bool
     modification_time: str
+    version: Annotated[str, Meta(description="A hash of the model; every answer has it as X-Model-Version.")]
+    directory: Annotated[str, Meta(description="Name of the directory it was opened from.")]
 
 
 class Limits(Struct):
@@ -179,13 +181,23 @@ class ModelFacts(ModelSummary):
     umpteen_version: str
 
 
-class Status(Struct):
+class FailedReload(Struct):
+    model_id: str
+    reason: Annotated[str, Meta(description="As in umpteen_reload_failing.")]
+    message: str
+
+
+class Status(Struct, omit_defaults=True):
     status: str
+    failed_reloads: Annotated[
+        list[FailedReload], Meta(description="Models whose newest state cannot be used; the one before it answers.")
+    ] = []
 
 
-class ErrorDetail(Struct):
+class ErrorDetail(Struct, omit_defaults=True):
     type: str
     message: str
+    field: Annotated[str, Meta(description="The field at fault, such as documents[0].text.")] | UnsetType = UNSET
 
 
 class ErrorResponse(Struct):

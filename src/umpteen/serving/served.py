@@ -1,4 +1,4 @@
-"""A model directory that answers requests, and is opened again when it changes."""
+"""A model directory that answers requests."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
-from umpteen.errors import DataError, UmpteenError
+from umpteen.errors import DataError, ModelError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.explaining import TextExplanation, add_up
 from umpteen.models.explanation import Explanation
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
-from umpteen.serving.problems import Problem, log, without_trace
+from umpteen.serving.kept import read_metrics
+from umpteen.serving.problems import Problem, without_trace
 from umpteen.serving.settings import Settings
+from umpteen.serving.versions import digest
 from umpteen.storage.manifest import MANIFEST
-from umpteen.storage.store import METRICS, ModelReader, kept_metrics
+from umpteen.storage.store import ModelReader
 from umpteen.tagger import Tagger, load
 from umpteen.text.tfidf import WordCounts
 from umpteen.trained.model import TrainedModel
@@ -60,8 +62,8 @@ class OpenModel:
     as another one."""
 
     def __init__(self, path: str, threads: int) -> None:
-        self.signature = sign(path)
         resolved = Path(path).resolve()  # a link may be turned to another model while this one is opened
+        self.version, self._directory = digest(resolved), resolved.name
         loaded = load(resolved)
         self.model: TrainedModel = loaded.fitted() if isinstance(loaded, Tagger) else loaded
         self._threads = threads
@@ -70,10 +72,11 @@ class OpenModel:
         self.takes = "text" if self.tagger is not None else "features"
         self.label, self._begin = _namers(self.model.label_names)
         self._reader = ModelReader(resolved)
-        self._metrics = kept_metrics(resolved)
-        changed = (resolved / MANIFEST).stat().st_mtime
-        self._changed = datetime.datetime.fromtimestamp(changed, datetime.UTC).isoformat(timespec="seconds")
+        self._metrics = read_metrics(resolved)
+        self._changed = as_time((resolved / MANIFEST).stat().st_mtime)
         self._warm_up()
+        if digest(resolved) != self.version:
+            raise ModelError(f"{path}: the model was replaced while it was opened")
 
     def _warm_up(self) -> None:
         """What only a first request would load."""
@@ -263,6 +266,8 @@ class OpenModel:
             "n_train_rows": model.train_counts.n_rows,
             "calibrated": model.calibration is not None,
             "modification_time": self._changed,
+            "version": self.version,
+            "directory": self._directory,
         }
 
     def facts(self, model_id: str) -> bytes:
@@ -326,48 +331,39 @@ def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable
 
 
 class Served:
-    """A model under its id: the state that answers now, the lanes to it, and the look for a newer one."""
+    """A model under its id: the state that answers now, and the lanes to it."""
 
     def __init__(self, model_id: str, path: str, settings: Settings, counts: Counts) -> None:
-        self.id, self.path = model_id, path
+        self.id = model_id
         self._threads = settings.kernel_threads
-        self._counts = counts
         self.model = OpenModel(path, self._threads)
-        self._failed: Any = None
         limits = {"max_waiting": settings.max_waiting, "timeout": settings.timeout}
         self.suggestions: Lane[SuggestJob] = Lane(
             model_id,
-            lambda jobs: self.model.suggest(jobs),
+            self._suggest,
             max_rows=_ROWS_PER_CALL,
             on_call=lambda rows: counts.batch(model_id, rows),
             **limits,  # type: ignore[arg-type]
         )
         self.questions: Lane[Callable[[OpenModel], bytes]] = Lane(
-            f"{model_id} (questions)", lambda asked: [_outcome(ask, self.model) for ask in asked],
+            f"{model_id} (questions)", self._ask,
             max_rows=1, max_waiting=max(16, settings.max_waiting // 16), timeout=settings.timeout,
         )  # fmt: skip
 
-    def refresh(self, *, always: bool = False) -> bool:
-        """Opens the directory again if it has changed; whether it did. The old state answers until the new one can,
-        and goes on if the new one cannot be used."""
-        try:
-            signature = sign(self.path)
-        except OSError:
-            return False  # between two renames
-        if signature == self.model.signature and not always:
-            return False
-        try:
-            fresh = OpenModel(self.path, self._threads)
-        except (UmpteenError, OSError) as error:
-            if signature != self._failed:  # once; a copy that is still being made will be whole some time
-                log.warning("%s: the changed model cannot be used, the old one stays: %s", self.id, error)
-                self._counts.reloaded(self.id, "failed")
-            self._failed = signature
-            return False
-        self.model, self._failed = fresh, None
-        self._counts.reloaded(self.id, "done")
-        log.info("%s: reloaded", self.id)
-        return True
+    def _suggest(self, jobs: list[SuggestJob]) -> list[Outcome]:
+        model = self.model  # another one may come while this one answers
+        return [
+            (outcome, model.version) if isinstance(outcome, bytes) else outcome for outcome in model.suggest(jobs)
+        ]
+
+    def _ask(self, asked: list[Callable[[OpenModel], bytes]]) -> list[Outcome]:
+        model = self.model
+        return [_outcome(ask, model) for ask in asked]
+
+    def reopen(self, path: str) -> None:
+        """Opens a directory in place of the one that answers now, which goes on until the new one can, and if it
+        cannot."""
+        self.model = OpenModel(path, self._threads)
 
     async def close(self) -> None:
         await self.suggestions.close()
@@ -376,19 +372,17 @@ class Served:
 
 def _outcome(ask: Callable[[OpenModel], bytes], model: OpenModel) -> Outcome:
     try:
-        return ask(model)
+        return ask(model), model.version
     except Exception as error:
         return without_trace(error)
 
 
-def sign(path: str) -> tuple[Any, ...]:
-    """What changes when a model directory is replaced."""
-    manifest = (Path(path) / MANIFEST).stat()
+def as_time(seconds: float) -> str:
+    """A file's time, which may be any number, as text."""
     try:
-        metrics = (Path(path) / METRICS).stat().st_mtime_ns
-    except OSError:
-        metrics = 0
-    return manifest.st_ino, manifest.st_mtime_ns, manifest.st_size, metrics
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return ("9999-12-31T23:59:59" if seconds > 0 else "0001-01-01T00:00:00") + "+00:00"
 
 
 def to_matrix(rows: Sequence[dict[int, float] | list[float]], n_features: int) -> Csr:

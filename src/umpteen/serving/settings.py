@@ -1,4 +1,4 @@
-"""What a server may be told, with the defaults in their one place."""
+"""What a server can be set to, with the defaults in their one place."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from pathlib import Path
 
 from umpteen.errors import ParamError
 from umpteen.params import check_count, check_number
+from umpteen.serving.cors import Origins
+from umpteen.serving.hosts import Hosts
+from umpteen.serving.tokens import Tokens
 from umpteen.threads import resolve_threads
 
 _MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_TOKEN = re.compile(r"[!-~]{8,512}")
+LOG_FORMATS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_COUNTS = (
+    "max_body_bytes", "max_characters", "max_documents", "max_top_k", "max_waiting", "max_requests",
+    "max_bytes_in_flight", "max_header_bytes", "max_headers", "max_url_bytes", "max_connections",
+    "max_connections_per_client",
+)  # fmt: skip
+_SECONDS = ("timeout", "idle_timeout", "grace", "reload_timeout", "stuck_after")
 
 
 @dataclass(frozen=True)
@@ -22,7 +32,7 @@ class Settings:
     Parameters
     ----------
     models
-        Model directories by the id they are asked for; the first is the default.
+        Model directories, or directories of versions, by the id they are asked for; the first is the default.
     host, port
         Where to listen; port 0 takes a free one.
     workers
@@ -31,18 +41,42 @@ class Settings:
         Kernel threads in each worker; by default the cores shared out among the workers.
     token
         What clients must send as ``Authorization: Bearer …``; None lets everybody in.
+    token_file
+        A file of such tokens, each with a name; read again when it changes.
+    allowed_hosts
+        Names and addresses that a request's Host may hold, beside this machine's own; see `Hosts`.
+    cors_origins
+        Origins whose pages may ask this server; "*" for all.
     max_body_bytes, max_characters, max_documents, max_top_k
         How large a request, a text, a batch and a ranking may be.
     max_waiting
         Texts that may wait for a model; more are turned away with 503.
     max_requests
         Requests that may be open at once, slow clients included; more are turned away with 503.
+    max_bytes_in_flight
+        Bytes of all requests being read and answers being written at once; more are turned away with 503.
+    max_header_bytes, max_headers, max_url_bytes
+        How large the head of a request may be.
+    max_connections, max_connections_per_client
+        Connections of a worker, and of one address among them. The one that has been idle longest makes room.
     timeout
-        Seconds for a request to arrive, and again for its answer.
-    drain
+        Seconds for the head of a request to arrive, again for its body, for its answer, and for the client to read
+        on while the answer is written.
+    idle_timeout
+        Seconds a connection may rest between two requests.
+    grace
         Seconds a stopping server gives to what it has accepted.
     watch
         Seconds between looks at the model directories; 0 reloads on SIGHUP only.
+    verify
+        Compare every byte of a model with its checksums before it is served. Done in any case for a model whose
+        files were changed in place.
+    reload_timeout
+        Seconds for a changed model to be opened, verified and tried.
+    stuck_after
+        Seconds without a sign of life after which a worker is replaced.
+    log_format, log_level, access_log
+        "text" or "json"; the least level that is written; whether each request is.
     """
 
     models: Mapping[str, str]
@@ -51,15 +85,31 @@ class Settings:
     workers: int = 1
     threads: int | None = None
     token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    allowed_hosts: Sequence[str] = ()
+    cors_origins: Sequence[str] = ()
     max_body_bytes: int = 4_000_000
     max_characters: int = 200_000
     max_documents: int = 256
     max_top_k: int = 1000
     max_waiting: int = 1024
     max_requests: int = 2048
+    max_bytes_in_flight: int = 128_000_000
+    max_header_bytes: int = 32_768
+    max_headers: int = 100
+    max_url_bytes: int = 8192
+    max_connections: int = 2048
+    max_connections_per_client: int = 1024
     timeout: float = 10.0
-    drain: float = 30.0
+    idle_timeout: float = 30.0
+    grace: float = 30.0
     watch: float = 2.0
+    verify: bool = False
+    reload_timeout: float = 120.0
+    stuck_after: float = 30.0
+    log_format: str = "text"
+    log_level: str = "info"
+    access_log: bool = False
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -71,29 +121,32 @@ class Settings:
         check_count("workers", self.workers, high=256)
         if self.threads is not None:
             resolve_threads(self.threads)
-        for limit in (
-            "max_body_bytes",
-            "max_characters",
-            "max_documents",
-            "max_top_k",
-            "max_waiting",
-            "max_requests",
-        ):
-            check_count(limit, getattr(self, limit))
+        for name in _COUNTS:
+            check_count(name, getattr(self, name))
         if self.max_waiting < self.max_documents:
             raise ParamError(
                 f"max_waiting must be at least max_documents, {self.max_documents}, or no full batch could ever be "
                 f"taken, but is {self.max_waiting}"
             )
-        for seconds in ("timeout", "drain"):
-            check_number(seconds, getattr(self, seconds), 0, above=True)
+        for name in _SECONDS:
+            check_number(name, getattr(self, name), 0, above=True)
         check_number("watch", self.watch, 0)
-        if self.token is not None and not _TOKEN.fullmatch(self.token):
-            raise ParamError("the token must be 8 to 512 visible ASCII characters, but is not")
+        for name, choices in (("log_format", LOG_FORMATS), ("log_level", LOG_LEVELS)):
+            if getattr(self, name) not in choices:
+                raise ParamError(f"{name} must be one of {', '.join(choices)}, but is {getattr(self, name)!r}")
+        self.make_tokens()
+        self.make_hosts()
+        Origins(self.cors_origins)
 
     @property
     def kernel_threads(self) -> int:
         return self.threads if self.threads is not None else max(1, resolve_threads(None) // self.workers)
+
+    def make_tokens(self) -> Tokens:
+        return Tokens.read(self.token_file) if self.token_file is not None else Tokens.of(self.token)
+
+    def make_hosts(self) -> Hosts:
+        return Hosts(self.host, self.allowed_hosts)
 
 
 def name_models(given: Sequence[str]) -> dict[str, str]:

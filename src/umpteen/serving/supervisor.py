@@ -1,0 +1,280 @@
+"""Keeps workers running, whatever ends them.
+
+A worker that dies is replaced, at once the first time and later the more often it happens; for ever, and without
+harm to the others. One that gives no sign of life for `stuck_after` seconds is killed and replaced: its event loop
+hangs, or a model has been at one call for longer than any takes. SIGTERM and SIGINT stop all of them within `grace`
+seconds; SIGHUP looks at models and tokens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any
+
+from umpteen.serving.app import make_counts
+from umpteen.serving.logs import note
+from umpteen.serving.problems import log
+from umpteen.serving.settings import Settings
+from umpteen.serving.shared import SharedMemory
+from umpteen.serving.tokens import Tokens
+from umpteen.serving.trial import Outcome, try_model
+from umpteen.serving.watching import Watcher
+from umpteen.serving.worker import work
+
+#: Seconds until a worker that died is replaced: none after a long life, else doubled each time.
+_LONG_LIFE = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
+_LOOK = 0.5
+#: Seconds beyond the grace after which a worker that does not end is killed.
+_LAST_MOMENT = 3.0
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    channel: Any
+    started: float
+    stuck: bool = False
+    asked_to_end: bool = False
+
+
+@dataclass
+class _Row:
+    """The place of a worker: the one that runs now, or when the next one may start."""
+
+    worker: _Worker | None = None
+    deaths: int = 0
+    next_start: float = 0.0
+
+
+class Supervisor:
+    """The workers of a server.
+
+    Parameters
+    ----------
+    holder
+        Bound to the address; workers listen there.
+    paths
+        The directories to open, by model.
+    """
+
+    def __init__(self, settings: Settings, holder: socket.socket, paths: Mapping[str, str]) -> None:
+        self._settings, self._holder = settings, holder
+        self._context = multiprocessing.get_context("spawn")
+        n_rows = settings.workers + 1
+        memory = self._memory = SharedMemory(make_counts(settings, None, 0, n_rows).n_bytes)
+        *self._counts, self._own = (make_counts(settings, memory, row, n_rows) for row in range(n_rows))
+        self._rows = [_Row() for _ in range(settings.workers)]
+        self._tokens = settings.make_tokens()
+        self._watcher = Watcher(
+            settings, self._own, paths, self._tokens, self._attempt, self._spread, self._hand_out_tokens
+        )
+        self._lock = threading.Condition()
+        self._asked = 0  # how often workers were asked to open a directory
+        self._waiting: set[int] = set()  # rows whose worker is doing so
+        self._opened: dict[int, Outcome] = {}
+        self._stop_at: float | None = None
+        self._kill = False
+        self._ears, self._mouth = os.pipe()
+        os.set_blocking(self._ears, False)
+        os.set_blocking(self._mouth, False)
+
+    def run(self, tell: Callable[[], None]) -> int:
+        """Until a signal says stop; returns the exit code.
+
+        Parameters
+        ----------
+        tell
+            Called as soon as the workers have been started.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGHUP, self._reload)
+        self._start_due()
+        tell()
+        self._watcher.start()
+        while self._stop_at is None or any(row.worker is not None for row in self._rows):
+            try:
+                self._turn()
+            except Exception as error:
+                log.error("supervision failed, and goes on", exc_info=error)
+                time.sleep(_LOOK)
+        return 0
+
+    def _turn(self) -> None:
+        self._start_due()
+        self._wait()
+        self._insist()
+        for number, row in enumerate(self._rows):
+            if row.worker is not None:
+                self._receive(number, row.worker)
+                if not row.worker.process.is_alive():
+                    self._ended(number, row, row.worker)
+        self._look_for_stuck()
+
+    def _wait(self) -> None:
+        workers = [row.worker for row in self._rows if row.worker is not None]
+        things: list[Any] = [self._ears]
+        for worker in workers:
+            things += [worker.process.sentinel, worker.channel]
+        multiprocessing.connection.wait(things, timeout=_LOOK)
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._ears, 512):
+                pass
+
+    # --- start and end ------------------------------------------------------------------------------------------
+
+    def _start_due(self) -> None:
+        for number, row in enumerate(self._rows):
+            if row.worker is None and self._stop_at is None and time.monotonic() >= row.next_start:
+                try:
+                    self._start(number, row)
+                except OSError as error:
+                    note(log, logging.ERROR, f"worker {number} cannot be started: {error}", worker=number)
+                    self._put_off(row)
+
+    def _start(self, number: int, row: _Row) -> None:
+        ours, theirs = self._context.Pipe()
+        arguments = (self._settings, self._holder, self._memory, number, self._watcher.paths, self._tokens, theirs)
+        process = self._context.Process(target=work, args=arguments)
+        self._counts[number].stopped()
+        try:
+            process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        row.worker = _Worker(process, ours, time.monotonic())
+
+    def _ended(self, number: int, row: _Row, worker: _Worker) -> None:
+        worker.process.join()
+        worker.channel.close()
+        row.worker = None
+        self._counts[number].stopped()
+        with self._lock:
+            self._waiting.discard(number)
+            self._lock.notify_all()
+        if self._stop_at is not None:
+            return
+        self._put_off(row, long_life=time.monotonic() - worker.started > _LONG_LIFE)
+        self._own.replaced("stuck" if worker.stuck else "died")
+        pause = max(0.0, row.next_start - time.monotonic())
+        note(
+            log, logging.WARNING, f"worker {number} ended with code {worker.process.exitcode}; another starts in "
+            f"{pause:.2g} s", worker=number, code=worker.process.exitcode, deaths=row.deaths,
+        )  # fmt: skip
+
+    def _put_off(self, row: _Row, *, long_life: bool = False) -> None:
+        row.deaths = 1 if long_life else row.deaths + 1
+        pause = 0.0 if row.deaths == 1 else min(_FIRST_PAUSE * 2 ** min(row.deaths - 2, 20), _LONGEST_PAUSE)
+        row.next_start = time.monotonic() + pause
+
+    # --- signals ------------------------------------------------------------------------------------------------
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self._stop_at is not None and number == signal.SIGINT:
+            self._kill = True  # asked for twice
+        elif self._stop_at is None:
+            self._stop_at = time.monotonic()
+        self._wake()
+
+    def _reload(self, number: int, frame: FrameType | None) -> None:
+        self._watcher.ask()
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._mouth, b".")
+
+    def _insist(self) -> None:
+        """Ends the workers of a server that is to stop: asks each once, and kills it if its time is over."""
+        if self._stop_at is None:
+            return
+        late = self._kill or time.monotonic() > self._stop_at + self._settings.grace + _LAST_MOMENT
+        for row in self._rows:
+            if row.worker is not None and late:
+                row.worker.process.kill()
+            elif row.worker is not None and not row.worker.asked_to_end:
+                row.worker.asked_to_end = True
+                row.worker.process.terminate()
+
+    # --- signs of life ------------------------------------------------------------------------------------------
+
+    def _look_for_stuck(self) -> None:
+        now = time.monotonic()
+        for number, row in enumerate(self._rows):
+            last = self._counts[number].last_beat
+            if row.worker is None or not last or row.worker.stuck or now - last < self._settings.stuck_after:
+                continue
+            row.worker.stuck = True
+            message = f"worker {number} has given no sign of life for {now - last:.0f} s; it is replaced"
+            note(log, logging.ERROR, message, worker=number)
+            row.worker.process.kill()
+        self._look_for_stuck_watcher(now)
+
+    def _look_for_stuck_watcher(self, now: float) -> None:
+        since, settings = self._watcher.busy_since, self._settings
+        longest = 2 * settings.reload_timeout * len(settings.models) + settings.stuck_after
+        stuck = since is not None and now - since > longest
+        if stuck and not self._own.is_watcher_stuck:
+            note(log, logging.ERROR, f"the look at the model directories has not come back for {longest:.0f} s")
+        self._own.watcher_stuck(stuck)
+
+    # --- what the watcher needs ---------------------------------------------------------------------------------
+
+    def _attempt(self, path: str, verify: bool) -> Outcome:
+        return try_model(self._context, path, verify=verify, seconds=self._settings.reload_timeout)
+
+    def _spread(self, model: str, path: str) -> list[Outcome]:
+        """Has every worker open a directory; what came of it in each. Called in the watcher's thread."""
+        with self._lock:
+            self._asked += 1
+            self._opened.clear()
+            message = ("open", self._asked, model, path)
+            self._waiting = {number for number, row in enumerate(self._rows) if self._send(row, message)}
+            self._lock.wait_for(lambda: not self._waiting, timeout=self._settings.reload_timeout)
+            late, self._waiting = sorted(self._waiting), set()
+            found = [self._opened[number] for number in sorted(self._opened)]
+        return found + [
+            Outcome(None, "stuck", f"{path}: worker {number} could not open the model in time") for number in late
+        ]
+
+    def _receive(self, number: int, worker: _Worker) -> None:
+        try:
+            if not worker.channel.poll():
+                return
+            asked, reason, text = worker.channel.recv()
+        except (EOFError, OSError):
+            return  # it is about to end
+        with self._lock:
+            if asked == self._asked and number in self._waiting:
+                self._waiting.discard(number)
+                self._opened[number] = Outcome(text) if reason is None else Outcome(None, reason, text)
+                self._lock.notify_all()
+
+    def _hand_out_tokens(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        for row in self._rows:
+            self._send(row, ("tokens", tokens))
+
+    def _send(self, row: _Row, message: tuple[Any, ...]) -> bool:
+        if row.worker is None:
+            return False
+        try:
+            row.worker.channel.send(message)
+        except OSError:
+            return False  # it is gone, and the one after it starts with what there is then
+        return True

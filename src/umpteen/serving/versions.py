@@ -1,0 +1,119 @@
+"""Which directory a model is served from.
+
+A path is a model directory, or a directory of versions of one model:
+
+    models/eurlex/
+      2026-11-01/      a model directory each
+      2026-11-15/
+      current          optional: a file with the name of a version, or a link to it
+
+Of versions the newest whole one is served. The newest is the last by name, numbers by their value, so that v10 comes
+after v9: a name stays what it was when files are copied, which times do not. `current` pins another one: write a name
+into it to go back, remove it to go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from umpteen.errors import ModelError, ModelFormatError, ModelMissingError
+from umpteen.storage.manifest import MANIFEST
+
+CURRENT = "current"
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
+#: Digits of a version that are enough to tell it from others.
+_DIGITS = 12
+#: More than any model has, and few enough to look at every other second.
+_MOST_FILES = 100_000
+_LARGEST_MANIFEST = 1 << 30
+
+
+def candidates(path: str) -> list[str]:
+    """The directories a path may mean, best first. A directory of models is one of versions."""
+    place = Path(path)
+    if os.path.lexists(place / MANIFEST) or not place.is_dir():
+        return [path]
+    pinned = _pinned(place)
+    if pinned is not None:
+        return [str(place / pinned)]
+    with os.scandir(place) as entries:
+        names = [entry.name for entry in entries if _VERSION.fullmatch(entry.name) and entry.name != CURRENT]
+    found = [name for name in names if (place / name / MANIFEST).is_file()]
+    return [str(place / name) for name in sorted(found, key=_order, reverse=True)] or [path]
+
+
+def version_name(path: str, chosen: str) -> str | None:
+    """The name of the version that was chosen; None where there are none to choose from."""
+    return Path(chosen).name if Path(chosen) != Path(path) else None
+
+
+def _pinned(place: Path) -> str | None:
+    file = place / CURRENT
+    try:
+        if file.is_symlink():
+            name = str(file.readlink())
+        elif file.is_file():
+            with file.open("rb") as handle:
+                name = handle.read(512).decode("utf-8", "replace").strip()
+        else:
+            return None
+    except FileNotFoundError:
+        return None
+    if not _VERSION.fullmatch(name):
+        raise ModelFormatError(f"{file}: must name a directory beside it, but holds {name!r:.80}")
+    return name
+
+
+def _order(name: str) -> tuple[Any, ...]:
+    """Text as text, digits as numbers: lists of the two in turn, so that like is compared with like."""
+    parts = re.split(r"(\d+)", name)
+    return tuple(int(part) if i % 2 else part for i, part in enumerate(parts)), name
+
+
+def sign(path: str) -> tuple[Any, ...]:
+    """What changes when a model directory is replaced, or any of its files."""
+    top = Path(path).stat()
+    if not stat.S_ISDIR(top.st_mode):
+        raise ModelMissingError(f"{path}: there is no such model directory")
+    if not os.path.lexists(Path(path) / MANIFEST):
+        raise ModelMissingError(f"{path}: holds no {MANIFEST}, so it is not a model directory")
+    return (top.st_dev, top.st_ino, tuple(sorted(_files(path))))
+
+
+def _files(path: str) -> Iterator[tuple[str, int, int, int]]:
+    n = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if name.startswith("."):
+                continue  # a writer's own
+            n += 1
+            if n > _MOST_FILES:
+                raise ModelError(f"{path}: a model may have {_MOST_FILES} files, but has more")
+            file = f"{folder}/{name}"
+            found = os.lstat(file)
+            yield file, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def same_directory(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
+    """Whether two signatures are of one directory, whose files then were changed in place."""
+    return one is not None and other is not None and one[:2] == other[:2]
+
+
+def digest(path: str | Path) -> str:
+    """The version of a model: a short hash of its manifest, which has the hash of every array in it."""
+    file = Path(path) / MANIFEST
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not keep us waiting
+    except FileNotFoundError:
+        raise ModelMissingError(f"{path}: holds no {MANIFEST}, so it is not a model directory") from None
+    with os.fdopen(descriptor, "rb") as handle:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_MANIFEST:
+            raise ModelFormatError(f"{file}: must be a plain file of at most {_LARGEST_MANIFEST} bytes")
+        return hashlib.file_digest(handle, "sha256").hexdigest()[:_DIGITS]

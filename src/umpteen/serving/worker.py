@@ -1,0 +1,159 @@
+"""A worker: a process that answers requests, until its supervisor ends it or is gone.
+
+uvicorn runs the event loop and the application; connections are ours (`connection.py`). Its supervisor sends it two
+kinds of message, each a tuple: open a model's directory, and use other tokens. It answers the first with what came of
+it. It writes nothing else: signs of life are in the memory they share, where no reader has to keep up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from multiprocessing.connection import Connection as Channel
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from umpteen.errors import UmpteenError
+from umpteen.serving.app import make_app, make_counts
+from umpteen.serving.connection import Connection
+from umpteen.serving.connections import Connections
+from umpteen.serving.gate import Gate
+from umpteen.serving.listening import own_socket, refuse_newcomers
+from umpteen.serving.logs import set_up
+from umpteen.serving.problems import log
+from umpteen.serving.settings import Settings
+from umpteen.serving.shared import SharedMemory
+from umpteen.serving.tokens import Tokens
+from umpteen.serving.trial import explain_failure
+
+
+def work(
+    settings: Settings,
+    holder: socket.socket,
+    memory: SharedMemory,
+    row: int,
+    paths: Mapping[str, str],
+    tokens: Tokens,
+    channel: Channel,
+) -> None:
+    """The worker process, from its start to its end."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor's
+    os.setpgrp()  # Ctrl-C at a terminal is for the supervisor, which then asks each worker once
+    set_up(settings.log_format, settings.log_level, worker=row)
+    listener = own_socket(holder)
+    counts = make_counts(settings, memory, row, settings.workers + 1)
+    try:
+        app = make_app(settings, counts, paths)
+    except Exception as error:
+        log.error("the worker cannot start: %s", error, exc_info=None if isinstance(error, UmpteenError) else error)
+        sys.exit(1)
+    app.tokens = tokens
+    # What is there now stays; looking through it again and again for garbage would stop every request on its way.
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises again, when all is done, what made it stop
+    server = Server(app, channel)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+    sys.exit(0 if server.started else 1)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with our connections, and our way to stop."""
+
+    def __init__(self, app: Gate, channel: Channel | None = None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=self._connect,  # type: ignore[arg-type]
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                ws="none",
+                lifespan="on",
+            )
+        )
+        self._gate, self._channel = app, channel
+        self._book: Connections
+        self._listeners: list[socket.socket] = []
+        self._written: tuple[Any, bytes] = (None, b"")
+        self._opening = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _connect(self, *, _loop: asyncio.AbstractEventLoop | None = None, **_: Any) -> Connection:
+        return Connection(self._gate, self._book, _loop or asyncio.get_running_loop())
+
+    def _standing_headers(self) -> bytes:
+        """What every answer begins with: the date, made anew every second."""
+        headers = self.server_state.default_headers
+        if self._written[0] is not headers:
+            self._written = headers, b"".join(b"%b: %b\r\n" % header for header in headers)
+        return self._written[1]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._book = Connections(self._gate.settings, self._gate.counts, self._standing_headers)
+        self._listeners = sockets or []
+        self.config.backlog = self._book.backlog
+        self._gate.api.connections = lambda: len(self._book.all)
+        await super().startup(sockets)
+        if self._channel is not None:
+            asyncio.get_running_loop().add_reader(self._channel.fileno(), self._obey, self._channel)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finishes what was accepted, refuses what comes later, and closes each connection in order."""
+        self._gate.stopping = True
+        for listener in self._listeners:
+            refuse_newcomers(listener)
+        await self._book.drain(self._gate.settings.grace, self._stop_listening)
+        if self._channel is not None:
+            asyncio.get_running_loop().remove_reader(self._channel.fileno())
+        await self.lifespan.shutdown()
+
+    def _stop_listening(self) -> None:
+        for server in self.servers:
+            server.close()
+        for listener in self._listeners:
+            listener.close()
+
+    # --- what the supervisor says -------------------------------------------------------------------------------
+
+    def _obey(self, channel: Channel) -> None:
+        try:
+            message = channel.recv()
+        except (EOFError, OSError):  # it is gone, whatever took it
+            asyncio.get_running_loop().remove_reader(channel.fileno())
+            self.should_exit = True
+            return
+        if message[0] == "tokens":
+            self._gate.tokens = message[1]
+        else:
+            task = asyncio.create_task(self._open(channel, *message[1:]))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, channel: Channel, asked: int, model: str, path: str) -> None:
+        async with self._opening:
+            served = self._gate.api.models[model]
+            try:
+                await asyncio.to_thread(served.reopen, path)
+            except BaseException as error:
+                reason, message = explain_failure(error)
+                log.debug("%s cannot be opened: %s", model, message)
+                channel.send((asked, reason, message))
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                channel.send((asked, None, served.model.version))
