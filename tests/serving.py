@@ -119,10 +119,10 @@ class Process:
         self.lines: list[str] = []
         self._known = threading.Event()
         threading.Thread(target=self._listen, daemon=True).start()
-        assert self._known.wait(60), self.lines
+        assert self._known.wait(120), self.lines
         self.address = re.search(r"http://\S+", self.lines[-1])[0]
         with self.client() as client:
-            for _ in range(600):
+            for _ in range(2400):
                 with contextlib.suppress(httpx.TransportError):
                     if client.get("/readyz").status_code == 200:
                         break
@@ -171,7 +171,7 @@ def serving(*args: str, limit: int | None = None, **environment: str) -> Iterato
         server.process.stdout.close()
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 30) -> bool:
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -194,7 +194,7 @@ def children_of(pid: int) -> list[int]:
 # --- without a client library --------------------------------------------------------------------------------------
 
 
-def connect(port: int, seconds: float = 10) -> socket.socket:
+def connect(port: int, seconds: float = 30) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=seconds)
 
 
@@ -206,7 +206,7 @@ def read_all(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def exchange(port: int, data: bytes, seconds: float = 10) -> bytes:
+def exchange(port: int, data: bytes, seconds: float = 30) -> bytes:
     """What a server answers to some bytes on a connection of their own."""
     with connect(port, seconds) as connection:
         connection.sendall(data)

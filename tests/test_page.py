@@ -248,3 +248,23 @@ def test_a_token_is_asked_for_once(browser, served_models):
         write(page, "wine tax")
         assert labels(page)
         page.close()
+
+
+def test_the_reference_reads_well(browser, address):
+    """Under the content policy, without a request to elsewhere."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("request", lambda request: None if request.url.startswith(address) else complaints.append(request.url))
+    page.goto(f"{address}/docs")
+    expect(page.locator("section#suggest h2")).to_contain_text("/v1/suggest")
+    assert page.locator("section#suggest").evaluate("s => getComputedStyle(s).borderRadius") == "10px"  # styled
+    page.locator("section#suggest summary").click()
+    expect(page.locator("section#suggest details")).to_contain_text("422")
+    page.get_by_role("link", name="POST /v1/explain").click()
+    expect(page.locator("section#explain")).to_be_in_viewport()
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    context.close()
+    assert complaints == []

@@ -5,8 +5,9 @@
     python -m tests.fuzz readers --cpu-minutes 30    # JSONL, CSV, TSV, npz, svmlight, names: atheris
     python -m tests.fuzz loader --cpu-minutes 30     # damaged model directories of every family: atheris
     python -m tests.fuzz http --cpu-minutes 30       # requests to the server's application: atheris
+    python -m tests.fuzz sockets --cpu-minutes 30    # bytes to the server's sockets: atheris
     python -m tests.fuzz models --mutations 20000    # damaged model directories, drawn, in processes of their own
 
-The first four are guided by coverage. Inputs that broke something are kept in tests/corpora/, and tests/test_fuzz.py
+The first five are guided by coverage. Inputs that broke something are kept in tests/corpora/, and tests/test_fuzz.py
 runs them, and a few thousand mutations more, with every test run. tests/records/fuzz.md has the last long runs.
 """

@@ -15,12 +15,15 @@ from .http import try_http
 from .inputs import scratch
 from .loader import try_loader
 from .readers import try_readers
+from .sockets import try_sockets
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds by the clock, where only those can be limited: the machine may have other things to do.
 ROUND_PATIENCE = 1800
 
-TARGETS: dict[str, Callable[[bytes], Any]] = {"readers": try_readers, "loader": try_loader, "http": try_http}
+TARGETS: dict[str, Callable[[bytes], Any]] = {
+    "readers": try_readers, "loader": try_loader, "http": try_http, "sockets": try_sockets,
+}  # fmt: skip
 
 
 def seeds(target: str) -> Iterator[bytes]:
@@ -62,6 +65,7 @@ def guide(target: str, corpus: Path, seconds: int) -> None:
         import umpteen
         import umpteen.methods
         import umpteen.serving.app
+        import umpteen.serving.worker
         import umpteen.tagger
 
         for name in umpteen.__all__:

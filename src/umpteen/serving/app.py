@@ -20,6 +20,7 @@ from umpteen.serving.counts import REASONS, Counts
 from umpteen.serving.gate import OTHER, Answer, Endpoint, Gate
 from umpteen.serving.openapi import describe_api
 from umpteen.serving.problems import Problem, log
+from umpteen.serving.reference import render_reference
 from umpteen.serving.served import OpenModel, Served, SuggestJob, find
 from umpteen.serving.settings import Settings
 from umpteen.serving.shared import SharedMemory
@@ -44,9 +45,9 @@ class Api:
         self.connections: Callable[[], int] = lambda: 0  # how many are open; the server knows
         self._arriving: dict[asyncio.Task[Any], float] = {}  # requests that are being read, and until when
         self._files = _read_page()
-        self._openapi = msgspec.json.encode(
-            describe_api(settings, {served.model.takes for served in models.values()})
-        )
+        document = describe_api(settings, {served.model.takes for served in models.values()})
+        self._openapi = msgspec.json.encode(document)
+        self._reference = render_reference(document)
 
     # --- labels of texts ----------------------------------------------------------------------------------------
 
@@ -63,11 +64,10 @@ class Api:
         self._check_top_k(ask)
         n = len(ask.documents)
         if n > self.settings.max_documents:
-            raise Problem(
-                413, "too_many_documents", f"there may be {self.settings.max_documents} documents, but there are {n}"
-            )
-        for document in ask.documents:
-            self._check_text(document.text)
+            message = f"there may be {self.settings.max_documents} documents, but there are {n}"
+            raise Problem(413, "too_many_documents", message, field="documents")
+        for i, document in enumerate(ask.documents):
+            self._check_text(document.text, f"documents[{i}].text")
         if n == 0:
             return Answer(b"[]", version=served.model.version)
         return _answer(await served.suggestions.submit(SuggestJob(ask, ask.documents, batch=True), n))
@@ -82,12 +82,12 @@ class Api:
     async def labels(self, request: Request) -> Answer:
         query = request.query_params.get("query", "")
         if len(query) > LONGEST_QUERY:
-            raise Problem(422, "invalid_request", f"query may have {LONGEST_QUERY} characters, but has {len(query)}")
+            message = f"query may have {LONGEST_QUERY} characters, but has {len(query)}"
+            raise Problem(422, "invalid_request", message, field="query")
         limit = request.query_params.get("limit", "20")
         if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= MOST_LABELS):
-            raise Problem(
-                422, "invalid_request", f"limit must be a number from 1 to {MOST_LABELS}, but is {limit!r:.50}"
-            )
+            message = f"limit must be a number from 1 to {MOST_LABELS}, but is {limit!r:.50}"
+            raise Problem(422, "invalid_request", message, field="limit")
         return await self._question(
             request.query_params.get("model"), lambda model: model.find_labels(query, int(limit))
         )
@@ -128,6 +128,9 @@ class Api:
 
     async def openapi(self, request: Request) -> Answer:
         return Answer(self._openapi)
+
+    async def docs(self, request: Request) -> Answer:
+        return Answer(self._reference, b"text/html; charset=utf-8")
 
     async def page(self, request: Request) -> Answer:
         name = request.path_params.get("name", "index.html")
@@ -198,17 +201,13 @@ class Api:
 
     def _check_top_k(self, ask: schema.Asking) -> None:
         if not isinstance(ask.top_k, str) and ask.top_k > self.settings.max_top_k:
-            raise Problem(
-                422, "invalid_request", f"top_k may be at most {self.settings.max_top_k}, but is {ask.top_k}"
-            )
+            message = f"top_k may be at most {self.settings.max_top_k}, but is {str(ask.top_k)[:50]}"
+            raise Problem(422, "invalid_request", message, field="top_k")
 
-    def _check_text(self, text: Any) -> None:
+    def _check_text(self, text: Any, field: str = "text") -> None:
         if text is not UNSET and len(text) > self.settings.max_characters:
-            raise Problem(
-                413,
-                "text_too_long",
-                f"a text may have {self.settings.max_characters} characters, but one has {len(text)}",
-            )
+            message = f"{field} may have {self.settings.max_characters} characters, but has {len(text)}"
+            raise Problem(413, "text_too_long", message, field=field)
 
     def tell(self) -> None:
         """Notes how things stand for /metrics, whichever worker is asked."""
@@ -246,6 +245,7 @@ def make_app(settings: Settings, counts: Counts | None = None, paths: Mapping[st
         "/readyz": ("GET", api.readyz),
         "/metrics": ("GET", api.metrics),
         "/openapi.json": ("GET", api.openapi),
+        "/docs": ("GET", api.docs),
         "/": ("GET", api.page),
         "/page/{name}": ("GET", api.page),
     }
@@ -261,7 +261,8 @@ def make_app(settings: Settings, counts: Counts | None = None, paths: Mapping[st
 #: What requests are told apart by in the counts.
 ROUTES = (
     "/v1/suggest", "/v1/suggest-batch", "/v1/explain", "/v1/labels", "/v1/models", "/v1/models/{model_id}",
-    "/v1/models/{model_id}/label-frequencies.svg", "/healthz", "/readyz", "/metrics", "/openapi.json", "/", OTHER,
+    "/v1/models/{model_id}/label-frequencies.svg", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs",
+    "/", OTHER,
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import httptools
 
 from umpteen.serving.connections import Connections
 from umpteen.serving.exchange import STATUS_LINES, Exchange
+from umpteen.serving.gate import HEADERS
 from umpteen.serving.problems import Problem
 
 #: Requests that may wait behind one that is being answered; who sends more does not read the answers.
@@ -271,7 +272,8 @@ class Connection(asyncio.Protocol):
         self.book.refused(problem.type)
         body = problem.body()
         head = [STATUS_LINES[problem.status], self.book.standing_headers()]
-        head += [b"%b: %b\r\n" % header for header in problem.all_headers(len(body)) if header[0] != b"connection"]
+        headers = [*problem.all_headers(len(body)), *HEADERS]
+        head += [b"%b: %b\r\n" % header for header in headers if header[0] != b"connection"]
         self.write(b"".join([*head, b"connection: close\r\n\r\n", body]))
         self._part()
 

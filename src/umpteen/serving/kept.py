@@ -39,6 +39,6 @@ def read_metrics(path: Path) -> dict[str, Any] | None:
         metrics = parse_json(file, content)
         msgspec.json.encode(metrics)  # numbers that no answer can hold
     except (ModelError, msgspec.MsgspecError, ValueError, RecursionError) as error:
-        log.warning("%s: the metrics are not shown: %s", file, error)
+        log.warning("the metrics are not shown: %s", error)
         return None
     return metrics

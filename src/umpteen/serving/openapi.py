@@ -12,18 +12,24 @@ from umpteen.serving import schema
 from umpteen.serving.settings import Settings
 
 _REFUSALS = {
-    "400": "The body is not JSON.",
+    "400": "The body is not JSON, or the request not HTTP.",
     "401": "The server wants a token.",
     "404": "There is no such model or label.",
     "408": "The request took too long to arrive.",
     "413": "The body, a text or the batch is too large.",
     "415": "The body is not sent as application/json.",
+    "421": "The server does not answer to the name in the Host header.",
     "422": "The request breaks a rule; the message says which.",
     "500": "The server failed.",
     "503": "The server has too much to do, or took too long; try again after Retry-After seconds.",
 }
-_QUESTIONS = ("400", "401", "404", "408", "413", "415", "422", "500", "503")
-_LOOKS = ("401", "404", "422", "500", "503")
+_ALWAYS = ("400", "421", "500", "503")
+_QUESTIONS = ("401", "404", "408", "413", "415", "422", *_ALWAYS)
+_LOOKS = ("401", "404", "422", *_ALWAYS)
+_HEADERS = {
+    "X-Request-ID": {"description": "The request's own, or one made for it.", "schema": {"type": "string"}},
+    "X-Model-Version": {"description": "Of the model that answered.", "schema": {"type": "string"}},
+}
 
 _TYPES = (
     schema.SuggestRequest, schema.SuggestResponse, schema.BatchRequest, schema.BatchResult, schema.ExplainRequest,
@@ -64,7 +70,7 @@ def describe_api(settings: Settings, inputs: Collection[str]) -> dict[str, Any]:
         "/v1/labels": {"get": _get("findLabels", "Labels whose names hold a text", _LOOKS, _ref("LabelsResponse"))},
         "/v1/models": {
             "get": _get(
-                "listModels", "The models served, the default one first", ("401", "500"), _ref("ModelsResponse")
+                "listModels", "The models served, the default one first", ("401", *_ALWAYS), _ref("ModelsResponse")
             )
         },
         "/v1/models/{model_id}": {
@@ -75,11 +81,11 @@ def describe_api(settings: Settings, inputs: Collection[str]) -> dict[str, Any]:
             "get": _get("drawFrequencies", "A drawing of how often each label occurs", _LOOKS, None, "image/svg+xml"),
             "parameters": [model_id],
         },
-        "/healthz": {"get": _get("healthz", "Whether the process lives", ("500",), _ref("Status"), private=False)},
+        "/healthz": {"get": _get("healthz", "Whether the process lives", _ALWAYS, _ref("Status"), private=False)},
         "/readyz": {
-            "get": _get("readyz", "Whether requests will be answered", ("500", "503"), _ref("Status"), private=False)
+            "get": _get("readyz", "Whether requests will be answered", _ALWAYS, _ref("Status"), private=False)
         },
-        "/metrics": {"get": _get("metrics", "Counts for Prometheus", ("401", "500"), None, "text/plain")},
+        "/metrics": {"get": _get("metrics", "Counts for Prometheus", ("401", *_ALWAYS), None, "text/plain")},
     }
     paths["/v1/labels"]["get"]["parameters"] = [
         _query("query", {"type": "string", "maxLength": 200}, "Part of a name; by default the most frequent labels."),
@@ -92,12 +98,13 @@ def describe_api(settings: Settings, inputs: Collection[str]) -> dict[str, Any]:
             "title": "umpteen",
             "version": __version__,
             "description": "Labels for texts, with probabilities and reasons. Errors are "
-            '`{"error": {"type", "message"}}` with the status that fits.',
+            '`{"error": {"type", "message", "field"}}` with the status that fits. A request may have a name, '
+            "`X-Request-ID`, which comes back; every answer of a model has its version, `X-Model-Version`.",
         },
         "paths": paths,
         "components": {"schemas": components},
     }
-    if settings.token is not None:
+    if settings.make_tokens():
         components_all = document["components"]
         components_all["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
@@ -142,9 +149,13 @@ def _get(
 ) -> dict[str, Any]:  # fmt: skip
     error = {"application/json": {"schema": _ref("ErrorResponse")}}
     answers: dict[str, Any] = {
-        "200": {"description": "The answer.", "content": {kind: {"schema": response or {"type": "string"}}}}
+        "200": {
+            "description": "The answer.",
+            "headers": _HEADERS if private else {"X-Request-ID": _HEADERS["X-Request-ID"]},
+            "content": {kind: {"schema": response or {"type": "string"}}},
+        }
     }
-    answers |= {status: {"description": _REFUSALS[status], "content": error} for status in refusals}
+    answers |= {status: {"description": _REFUSALS[status], "content": error} for status in sorted(refusals)}
     described: dict[str, Any] = {"operationId": operation, "summary": summary, "responses": answers}
     if not private:
         described["security"] = []

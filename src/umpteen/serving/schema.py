@@ -1,7 +1,4 @@
-"""JSON in and out. Names are those of Annif's REST API where they mean the same.
-
-What a request breaks is said by msgspec, with the path to the field: ``Expected `str`, got `int` - at `$.text```.
-"""
+"""JSON in and out. Names are those of Annif's REST API where they mean the same."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from umpteen.serving.problems import Problem
+from umpteen.serving.wording import explain
 
 T = TypeVar("T")
 
@@ -62,7 +60,7 @@ class Asking(Struct, forbid_unknown_fields=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.top_k, float):
             if not self.top_k.is_integer() or self.top_k < 1:
-                raise ValueError('top_k must be an integer of at least 1 or "auto"')
+                raise ValueError("Expected `int` >= 1 - at `$.top_k`")  # in msgspec's words, as for other numbers
             self.top_k = int(self.top_k)
 
 
@@ -204,17 +202,12 @@ class ErrorResponse(Struct):
     error: ErrorDetail
 
 
-#: Annif's word for it, which its users will try.
-_HINTS = {"`limit`": "; it is called top_k here"}
-
-
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """A request's body, or a problem that names what is wrong with it."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        message = str(error)
-        hint = next((hint for name, hint in _HINTS.items() if name in message), "")
-        raise Problem(422, "invalid_request", message + hint) from None
+        fault = explain(str(error), decoder.type.__struct_fields__, Document.__struct_fields__)  # type: ignore[attr-defined]
+        raise Problem(422, "invalid_request", fault.message, field=fault.field) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "invalid_json", f"the body must be JSON, but is not: {error}"[:300]) from None

@@ -87,14 +87,14 @@ class Server(uvicorn.Server):
             )
         )
         self._gate, self._channel = app, channel
-        self._book: Connections
+        self.book: Connections
         self._listeners: list[socket.socket] = []
         self._written: tuple[Any, bytes] = (None, b"")
         self._opening = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _connect(self, *, _loop: asyncio.AbstractEventLoop | None = None, **_: Any) -> Connection:
-        return Connection(self._gate, self._book, _loop or asyncio.get_running_loop())
+        return Connection(self._gate, self.book, _loop or asyncio.get_running_loop())
 
     def _standing_headers(self) -> bytes:
         """What every answer begins with: the date, made anew every second."""
@@ -104,10 +104,10 @@ class Server(uvicorn.Server):
         return self._written[1]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._book = Connections(self._gate.settings, self._gate.counts, self._standing_headers)
+        self.book = Connections(self._gate.settings, self._gate.counts, self._standing_headers)
         self._listeners = sockets or []
-        self.config.backlog = self._book.backlog
-        self._gate.api.connections = lambda: len(self._book.all)
+        self.config.backlog = self.book.backlog
+        self._gate.api.connections = lambda: len(self.book.all)
         await super().startup(sockets)
         if self._channel is not None:
             asyncio.get_running_loop().add_reader(self._channel.fileno(), self._obey, self._channel)
@@ -117,7 +117,7 @@ class Server(uvicorn.Server):
         self._gate.stopping = True
         for listener in self._listeners:
             refuse_newcomers(listener)
-        await self._book.drain(self._gate.settings.grace, self._stop_listening)
+        await self.book.drain(self._gate.settings.grace, self._stop_listening)
         if self._channel is not None:
             asyncio.get_running_loop().remove_reader(self._channel.fileno())
         await self.lifespan.shutdown()
