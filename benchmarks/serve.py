@@ -310,7 +310,7 @@ def measure_memory() -> str:
         for workers in (1, 2, 4):
             with serving([model], workers) as (port, started):
                 wrk(port, bodies, seconds=2)
-                pids = [started.pid] if workers == 1 else workers_of(started.pid)
+                pids = workers_of(started.pid)
                 assert len(pids) == workers
                 found = memory_of(pids, model)
             rows.append(
@@ -464,7 +464,12 @@ def soak() -> str:
         reload_at = threading.Timer(minutes * 30, lambda: original.save(live, overwrite=True))
         reload_at.start()
         found = drive(
-            port, lines, pause, 60 * minutes, connections, lambda: memory.append(memory_of([started.pid], live))
+            port,
+            lines,
+            pause,
+            60 * minutes,
+            connections,
+            lambda: memory.append(memory_of(workers_of(started.pid), live)),
         )
         reload_at.join()
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
