@@ -463,14 +463,8 @@ def soak() -> str:
         memory: list[dict[str, int]] = []
         reload_at = threading.Timer(minutes * 30, lambda: original.save(live, overwrite=True))
         reload_at.start()
-        found = drive(
-            port,
-            lines,
-            pause,
-            60 * minutes,
-            connections,
-            lambda: memory.append(memory_of(workers_of(started.pid), live)),
-        )
+        pids = workers_of(started.pid)
+        found = drive(port, lines, pause, 60 * minutes, connections, lambda: memory.append(memory_of(pids, live)))
         reload_at.join()
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
     reloads = re.search(r'reloads_total\{model="live",outcome="done"\} (\S+)', metrics)[1]

@@ -24,6 +24,7 @@ from umpteen.serving.reference import render_reference
 from umpteen.serving.served import OpenModel, Served, SuggestJob, find
 from umpteen.serving.settings import Settings
 from umpteen.serving.shared import SharedMemory
+from umpteen.serving.tokens import Tokens
 from umpteen.serving.versions import candidates
 
 #: Larger bodies are parsed in a thread, so that no other request waits for it.
@@ -39,13 +40,13 @@ LONGEST_QUERY, MOST_LABELS = 200, 100
 class Api:
     """The endpoints, and what they share."""
 
-    def __init__(self, settings: Settings, counts: Counts, models: dict[str, Served]) -> None:
+    def __init__(self, settings: Settings, counts: Counts, models: dict[str, Served], *, private: bool) -> None:
         self.settings, self.counts, self.models = settings, counts, models
         self.ready = False
         self.connections: Callable[[], int] = lambda: 0  # how many are open; the server knows
         self._arriving: dict[asyncio.Task[Any], float] = {}  # requests that are being read, and until when
         self._files = _read_page()
-        document = describe_api(settings, {served.model.takes for served in models.values()})
+        document = describe_api(settings, {served.model.takes for served in models.values()}, private=private)
         self._openapi = msgspec.json.encode(document)
         self._reference = render_reference(document)
 
@@ -217,7 +218,12 @@ class Api:
     gate: Gate
 
 
-def make_app(settings: Settings, counts: Counts | None = None, paths: Mapping[str, str] | None = None) -> Gate:
+def make_app(
+    settings: Settings,
+    counts: Counts | None = None,
+    paths: Mapping[str, str] | None = None,
+    tokens: Tokens | None = None,
+) -> Gate:
     """The application, its models open.
 
     Parameters
@@ -226,13 +232,17 @@ def make_app(settings: Settings, counts: Counts | None = None, paths: Mapping[st
         Where requests are counted; by default in this process.
     paths
         The directories to open, by model; by default the best of each of the settings' paths.
+    tokens
+        Those that clients must send; by default the settings'.
     """
+    if tokens is None:
+        tokens = settings.make_tokens()
     if counts is None:
         counts = make_counts(settings)
     if paths is None:
         paths = {name: candidates(path)[0] for name, path in settings.models.items()}
     models = {name: Served(name, path, settings, counts) for name, path in paths.items()}
-    api = Api(settings, counts, models)
+    api = Api(settings, counts, models, private=bool(tokens))
     handlers: dict[str, tuple[str, Callable[[Request], Awaitable[Answer]]]] = {
         "/v1/suggest": ("POST", api.suggest),
         "/v1/suggest-batch": ("POST", api.suggest_batch),
@@ -253,7 +263,7 @@ def make_app(settings: Settings, counts: Counts | None = None, paths: Mapping[st
     routes = [Route(path, endpoints[path], methods=[method]) for path, (method, _) in handlers.items()]
     router = Router(routes, redirect_slashes=False, lifespan=lambda app: _life(api))
     direct = {(method, path): endpoints[path] for path, (method, _) in handlers.items() if "{" not in path}
-    api.gate = Gate(router, direct, settings, counts)
+    api.gate = Gate(router, direct, settings, counts, tokens)
     api.gate.api = api
     return api.gate
 

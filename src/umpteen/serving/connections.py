@@ -88,14 +88,17 @@ class Connections:
 
     def _make_room(self, client: str | None = None) -> bool:
         """Ends the connection that has waited longest, of a client if one is named; whether there was any."""
-        for state in (self._parting, self._resting, self._fresh):
-            for connection in state:
-                if client is None or _client(connection) == client:
-                    self.leave(connection)
-                    self.refused("made_room")
-                    connection.close()
-                    return True
-        return False
+        oldest = [
+            next(((since, c) for c, since in state.items() if client is None or _client(c) == client), None)
+            for state in (self._parting, self._resting, self._fresh)
+        ]
+        found = min((entry for entry in oldest if entry is not None), key=lambda entry: entry[0], default=None)
+        if found is None:
+            return False
+        self.leave(found[1])
+        self.refused("made_room")
+        found[1].close()
+        return True
 
     def refused(self, reason: str) -> None:
         self._counts.refused(reason)

@@ -20,6 +20,7 @@ from umpteen.serving.problems import Problem, as_problem, overloaded, stopping
 from umpteen.serving.request_ids import HEADER as REQUEST_ID
 from umpteen.serving.request_ids import RequestIds
 from umpteen.serving.settings import Settings
+from umpteen.serving.tokens import Tokens
 
 access = logging.getLogger("umpteen.access")
 
@@ -77,12 +78,17 @@ class Gate:
     """
 
     def __init__(
-        self, inner: ASGIApp, direct: Mapping[tuple[str, str], Endpoint], settings: Settings, counts: Counts
+        self,
+        inner: ASGIApp,
+        direct: Mapping[tuple[str, str], Endpoint],
+        settings: Settings,
+        counts: Counts,
+        tokens: Tokens,
     ) -> None:
         self._inner, self._direct, self.settings, self.counts = inner, direct, settings, counts
         self._hosts, self._origins = settings.make_hosts(), Origins(settings.cors_origins)
         self._ids = RequestIds()
-        self.tokens = settings.make_tokens()
+        self.tokens = tokens
         self.budget = Budget(settings.max_bytes_in_flight)
         self.open_requests = 0
         self.stopping = False

@@ -38,13 +38,15 @@ _TYPES = (
 )  # fmt: skip
 
 
-def describe_api(settings: Settings, inputs: Collection[str]) -> dict[str, Any]:
+def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) -> dict[str, Any]:
     """The document of a server with these settings.
 
     Parameters
     ----------
     inputs
         What its models take: "text", "features", or some the one and some the other.
+    private
+        Whether it wants a token.
     """
     _, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     _write_limits(components, settings, inputs)
@@ -104,7 +106,7 @@ def describe_api(settings: Settings, inputs: Collection[str]) -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": components},
     }
-    if settings.make_tokens():
+    if private:
         components_all = document["components"]
         components_all["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]

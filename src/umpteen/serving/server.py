@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,6 +44,7 @@ def serve(settings: Settings, paths: Mapping[str, str], tell: Callable[[str], No
     tell
         Called with the address, as soon as it is known.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to look at
     with bind(settings.host, settings.port, shared=True) as holder:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = f"http://{host}:{holder.getsockname()[1]}"

@@ -37,6 +37,8 @@ from umpteen.serving.worker import work
 _LONG_LIFE = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
 _LOOK = 0.5
+#: Seconds between two looks after which this process must have been stopped itself.
+_ASLEEP = 5.0
 #: Seconds beyond the grace after which a worker that does not end is killed.
 _LAST_MOMENT = 3.0
 
@@ -46,6 +48,7 @@ class _Worker:
     process: BaseProcess
     channel: Any
     started: float
+    mentioned: float  # when it was last said that it takes long
     stuck: bool = False
     asked_to_end: bool = False
 
@@ -85,6 +88,7 @@ class Supervisor:
         self._asked = 0  # how often workers were asked to open a directory
         self._waiting: set[int] = set()  # rows whose worker is doing so
         self._opened: dict[int, Outcome] = {}
+        self._looked = self._awake = time.monotonic()
         self._stop_at: float | None = None
         self._kill = False
         self._ears, self._mouth = os.pipe()
@@ -157,7 +161,8 @@ class Supervisor:
             raise
         finally:
             theirs.close()
-        row.worker = _Worker(process, ours, time.monotonic())
+        now = time.monotonic()
+        row.worker = _Worker(process, ours, now, now)
 
     def _ended(self, number: int, row: _Row, worker: _Worker) -> None:
         worker.process.join()
@@ -215,15 +220,30 @@ class Supervisor:
 
     def _look_for_stuck(self) -> None:
         now = time.monotonic()
+        if now - self._looked > _ASLEEP:  # this process was stopped, so others may have been as well
+            self._awake = now
+        self._looked = now
         for number, row in enumerate(self._rows):
             last = self._counts[number].last_beat
-            if row.worker is None or not last or row.worker.stuck or now - last < self._settings.stuck_after:
+            if row.worker is None or row.worker.stuck:
+                continue
+            if not last:
+                self._mention_slow_start(number, row.worker, now)
+                continue
+            if now - max(last, self._awake) < self._settings.stuck_after:
                 continue
             row.worker.stuck = True
             message = f"worker {number} has given no sign of life for {now - last:.0f} s; it is replaced"
             note(log, logging.ERROR, message, worker=number)
             row.worker.process.kill()
         self._look_for_stuck_watcher(now)
+
+    def _mention_slow_start(self, number: int, worker: _Worker, now: float) -> None:
+        """A worker that starts is not ended, however long it takes: a large model may take as long."""
+        if now - worker.mentioned > self._settings.reload_timeout:
+            worker.mentioned = now
+            seconds = now - worker.started
+            note(log, logging.WARNING, f"worker {number} is still starting after {seconds:.0f} s", worker=number)
 
     def _look_for_stuck_watcher(self, now: float) -> None:
         since, settings = self._watcher.busy_since, self._settings

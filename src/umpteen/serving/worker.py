@@ -51,11 +51,10 @@ def work(
     listener = own_socket(holder)
     counts = make_counts(settings, memory, row, settings.workers + 1)
     try:
-        app = make_app(settings, counts, paths)
+        app = make_app(settings, counts, paths, tokens)
     except Exception as error:
         log.error("the worker cannot start: %s", error, exc_info=None if isinstance(error, UmpteenError) else error)
         sys.exit(1)
-    app.tokens = tokens
     # What is there now stays; looking through it again and again for garbage would stop every request on its way.
     gc.collect()
     gc.freeze()
