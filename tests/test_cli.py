@@ -56,15 +56,8 @@ def model(tmp_path, files):
     return tmp_path / "m.model"
 
 
-def test_help_is_quick_and_worth_reading():
-    best = 10.0
-    for _ in range(10):  # the best of some, since the machine may be busy with other things
-        if best < 0.5:
-            break
-        started = time.perf_counter()
-        out = subprocess.run([*UMPTEEN, "--help"], capture_output=True, text=True, check=True).stdout
-        best = min(best, time.perf_counter() - started)
-    assert best < 0.5
+def test_help_is_worth_reading():
+    out = subprocess.run([*UMPTEEN, "--help"], capture_output=True, text=True, check=True).stdout
     for command in ("train", "predict", "evaluate", "inspect", "prune", "add-labels"):
         assert command in out
 
@@ -104,7 +97,7 @@ def test_a_default_is_that_of_what_the_command_calls(command, option, monkeypatc
     changed.__signature__ = signature.replace(parameters=list(parameters.values()))
     for value in (usual, other):
         found = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
-        (line,) = re.findall(rf"^\W+{option.opts[0]}\b.*$", found, re.MULTILINE)
+        (line,) = re.findall(rf"^\W+{option.opts[0]}\s.*$", found, re.MULTILINE)
         assert f"[default: {value}]" in line
         monkeypatch.setattr(owner, name, changed)
 
