@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import umpteen
-from umpteen.methods import METHODS
+from umpteen.methods import METHODS, method_class
 
 from .conftest import ROOT
 from .test_tagger import cooking  # noqa: F401  (a fixture)
@@ -65,14 +66,49 @@ def test_every_method_has_a_page():
         assert page in (ROOT / "mkdocs.yml").read_text()
 
 
-def test_the_site_is_built_without_a_warning(tmp_path):
+@pytest.mark.parametrize("name", METHODS)
+def test_a_methods_page_lists_what_the_method_has(name):
+    page = (ROOT / "docs" / "methods" / f"{name.replace('-', '_')}.md").read_text()
+    (listed,) = re.findall(r"members: \[(.*)\]", page)
+    has = [member for member in ("add_labels", "add_trees", "pruned") if hasattr(method_class(name), member)]
+    assert listed.split(", ") == ["fit", "predict_topk", *has]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Where the site is."""
     pytest.importorskip("mkdocstrings", reason="mkdocs is not installed; pip install 'umpteen[docs]'")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    page = (tmp_path / "site" / "methods" / "dismec.html").read_text()
-    assert "Bibtex" in page  # figures are those that are kept
-    assert "positive_weight" in page  # and settings those of the class
+    return folder
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of all tables of a page, as text."""
+    return [
+        [
+            " ".join(html.unescape(re.sub(r"<[^>]+>", "", cell)).split())
+            for cell in re.findall(r"(?s)<t[dh]\b.*?</t[dh]>", row)
+        ]
+        for row in re.findall(r"(?s)<tr\b.*?</tr>", page)
+    ]
+
+
+def test_the_site_is_built_without_a_warning(site):
+    assert "Bibtex" in (site / "methods" / "dismec.html").read_text()  # figures are those that are kept
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_methods_page_shows_each_default(site, name):
+    cls = method_class(name)
+    page = (site / "methods" / f"{name.replace('-', '_')}.html").read_text()
+    shown = {row[0]: row[-1] for row in reversed(rows(page)) if len(row) == 4}  # the class comes before its methods
+    passed_on = cls.__mro__[1].param_defaults() if any(parameter.startswith("**") for parameter in shown) else {}
+    for parameter, default in cls.param_defaults().items():
+        if parameter in shown or parameter not in passed_on:
+            assert shown[parameter] == repr(default), parameter
 
 
 def test_many_machines(tmp_path):
