@@ -9,10 +9,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import umpteen
+from umpteen.cli.main import app
 from umpteen.methods import METHODS, method_class
 
 from .conftest import ROOT
@@ -109,6 +112,29 @@ def test_a_methods_page_shows_each_default(site, name):
     for parameter, default in cls.param_defaults().items():
         if parameter in shown or parameter not in passed_on:
             assert shown[parameter] == repr(default), parameter
+
+
+def all_commands(group: Any, name: str) -> dict[str, Any]:
+    """Commands and groups, by what is typed to run them."""
+    found = {f"{name} {key}": command for key, command in group.commands.items()}
+    for key, command in list(found.items()):
+        found |= all_commands(command, key) if hasattr(command, "commands") else {}
+    return found
+
+
+def test_the_command_line_is_described_by_the_commands(site):
+    page = (site / "cli.html").read_text()
+    sections = dict(re.findall(r'(?s)<h2 id="([a-z-]+)">(.*?)(?=<h2|</article)', page))
+    commands = all_commands(typer.main.get_command(app), "umpteen")
+    assert list(sections) == [name.replace(" ", "-") for name in commands]
+    for name, command in commands.items():
+        section = sections[name.replace(" ", "-")]
+        described = {row[0]: row[1] for row in rows(section) if len(row) == 2}
+        for param in command.params:
+            (text,) = [
+                text for written, text in described.items() if written.split(" ")[0] in {*param.opts, param.metavar}
+            ]
+            assert " ".join(param.help.replace("`", "").split()) in text
 
 
 def test_many_machines(tmp_path):
