@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import typer
 import umpteen
 from umpteen.cli.main import app
 from umpteen.methods import METHODS, method_class
+from umpteen.models.families import FAMILIES
 
 from .conftest import ROOT
 from .test_tagger import cooking  # noqa: F401  (a fixture)
@@ -67,6 +69,18 @@ def test_every_method_has_a_page():
         assert page in PAGES
         assert f"<!-- numbers: {name} -->" in (ROOT / "docs" / page).read_text()
         assert page in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_the_architecture_page_has_all_rooms_in_order_and_all_families():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [name.removeprefix("umpteen.") for layer in contract["layers"] for name in layer.split(" | ")]
+    table = page.split("| room in")[1].split("\n\n")[0]
+    listed = re.findall(r"`(\w+)(?:/|\.py)`", "\n".join(row.split(" | ")[0] for row in table.splitlines()[2:]))
+    assert listed == layers
+    for family, place in FAMILIES.items():
+        file = place.split(":")[0].removeprefix("umpteen.").replace(".", "/")
+        assert f"| `{family}` | `{file}.py` |" in page
 
 
 @pytest.mark.parametrize("name", METHODS)
