@@ -43,7 +43,11 @@ def _commands(group: Any, context: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _usage(command: Any, context: Any) -> list[str]:
-    arguments = [_record(param, context)[0] for param in _params(command, context) if _is_argument(param)]
+    arguments = []
+    for param in _params(command, context):
+        if _is_argument(param):
+            name, _ = _record(param, context)
+            arguments.append(name if param.required else f"[{name}]")
     return [*arguments, "[OPTIONS]", *(["COMMAND"] if hasattr(command, "list_commands") else [])]
 
 

@@ -139,9 +139,15 @@ class Process:
         return httpx.Client(base_url=self.address, timeout=30)
 
     def metric(self, pattern: str) -> float:
-        with self.client() as client:
-            found = re.search(rf"^{pattern} (\S+)", client.get("/metrics").text, re.MULTILINE)
+        found = re.search(rf"^{pattern} (\S+)", self._metrics(), re.MULTILINE)
         return float(found[1]) if found else 0.0
+
+    def _metrics(self) -> str:
+        """As any worker gives them; one that was just killed may still be given connections."""
+        for _ in range(5):
+            with contextlib.suppress(httpx.TransportError), self.client() as client:
+                return client.get("/metrics").text
+        raise AssertionError("the server does not answer")
 
     @property
     def port(self) -> int:

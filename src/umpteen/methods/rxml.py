@@ -120,7 +120,8 @@ class RXML(Method):
         "cosine", or "euclidean": minus half the squared distance, with lengths scaled to about 1.
     index
         How near rows are found: "exact", or "usearch", an approximate index that is built when it is first needed
-        (``pip install 'umpteen[ann]'``), for clusters with very many rows; `model_.recall` measures what it misses.
+        (``pip install 'umpteen[ann]'``), for clusters with very many rows; `model_.scorer.recall` says what
+        it misses.
     bias
         The value of the constant feature; 0 for none.
     seed
