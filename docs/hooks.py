@@ -14,6 +14,7 @@ _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "KB"))
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = re.sub(r"<!-- numbers: ([a-z-]+) -->", lambda found: numbers(found[1]), markdown)
     markdown = re.sub(r"<!-- results: ([a-z_]+) -->", lambda found: results(found[1]), markdown)
+    markdown = re.sub(r"<!-- figures: ([\w-]+), ([a-z-]+) -->", lambda found: figures(*found.groups()), markdown)
     up = "../" * page.file.src_uri.count("/")
     return re.sub(rf"(?<!!)\[([^\]]+)\]\({re.escape(up)}\.\./[^)]*\)", r"\1", markdown)
 
@@ -35,6 +36,17 @@ def numbers(method: str) -> str:
     head = ["| data | settings | P@1 / 3 / 5 | PSP@1 / 3 / 5 | model |", "| --- | --- | --- | --- | --- |"]
     foot = "\n\nIn percent, from `benchmarks/results`; all methods side by side in [Results](../RESULTS.md)."
     return "\n".join([*head, *rows]) + foot
+
+
+def figures(data: str, program: str) -> str:
+    """Accuracy, training time and size of one program, as RESULTS.md has them: three cells of a table."""
+    section = (ROOT / "docs" / "RESULTS.md").read_text().split(f"\n## {data}\n")[1].split("\n## ")[0]
+    tables = [[line.strip("| ").split(" | ") for line in table.splitlines()] for table in section.split("\n\n")]
+    for head, *rows in tables:
+        for row in rows:
+            if re.fullmatch(rf"{program}(?: [\d.]+)?", row[0]):  # peers have a version
+                return " | ".join(row[head.index(name)] for name in ("P@1 / 3 / 5", "O", "model"))
+    raise ValueError(f"docs/RESULTS.md has no {program} under {data}")
 
 
 def results(name: str) -> str:

@@ -44,8 +44,17 @@ def test_from_text_to_tags(cooking, tmp_path, monkeypatch):  # noqa: F811
     assert names["tagger"].suggest("How do I season a cast iron pan?", 1)[0][0] == "cast-iron"
 
 
+def test_home():
+    (code,) = blocks("index.md")
+    texts = ["cast iron rusts in water", "season a cast iron pan", "scrambled eggs", "eggs and a pan"] * 25
+    labels = [["cast-iron"], ["cast-iron", "pan"], ["eggs"], ["eggs", "pan"]] * 25
+    names: dict = {"umpteen": umpteen, "texts": texts, "labels": labels}
+    exec(compile(code, "docs/index.md", "exec"), names)
+    assert names["tagger"].suggest("How do I season a cast iron pan?", 1)[0][0] == "cast-iron"
+
+
 #: Pages whose blocks belong together, or need another process; tests of their own run them.
-APART = {"from_text_to_tags.md", "many_machines.md"}
+APART = {"index.md", "from_text_to_tags.md", "many_machines.md"}
 PAGES = sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
 
 
@@ -124,6 +133,17 @@ def rows(page: str) -> list[list[str]]:
 
 def test_the_site_is_built_without_a_warning(site):
     assert "Bibtex" in (site / "methods" / "dismec.html").read_text()  # figures are those that are kept
+
+
+def test_the_home_page_shows_the_figures_of_the_results(site):
+    (results,) = re.findall(r"(?s)\n## EURLex-4K\n(.*?)\n## ", (ROOT / "docs" / "RESULTS.md").read_text())
+    kept = results.replace("*", "").splitlines()
+    programs = re.findall(r"figures: EURLex-4K, ([a-z-]+)", (ROOT / "docs" / "index.md").read_text())
+    shown = [figures for name, *figures in rows((site / "index.html").read_text()) if name]
+    assert programs
+    for program, figures in zip(programs, shown, strict=True):
+        own = [line.split(" | ") for line in kept if re.match(rf"\| {program}( [\d.]+)? \|", line)]
+        assert any({*figures} <= {*line} for line in own), program
 
 
 @pytest.mark.parametrize("name", METHODS)
