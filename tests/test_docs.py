@@ -174,9 +174,8 @@ def test_the_command_line_is_described_by_the_commands(site):
         section = sections[name.replace(" ", "-")]
         described = {row[0]: row[1] for row in rows(section) if len(row) == 2}
         for param in command.params:
-            (text,) = [
-                text for written, text in described.items() if written.split(" ")[0] in {*param.opts, param.metavar}
-            ]
+            names = {*param.opts, param.metavar, param.name.upper()}
+            (text,) = [text for written, text in described.items() if written.split(" ")[0] in names]
             assert " ".join(param.help.replace("`", "").split()) in text
 
 
