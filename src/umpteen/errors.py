@@ -10,6 +10,7 @@ UmpteenError
 │   ├── ModelMissingError   (FileNotFoundError)  there is no model, or a part of it is missing
 │   ├── ModelFormatError    (ValueError)         not a format this version reads
 │   ├── ModelCorruptError   (ValueError)         sizes, checksums or contents disagree with the manifest
+│   ├── ModelChangedError                        replaced again and again while it was opened
 │   └── ModelUnfinishedError                     training was interrupted; it can be resumed
 ├── ShardError          (RuntimeError)     training one shard failed; names the shard, the cause is chained
 └── MissingExtraError   (ImportError)      an optional part is not installed
@@ -58,6 +59,10 @@ class ModelFormatError(ModelError, ValueError):
 
 class ModelCorruptError(ModelError, ValueError):
     """The model's files disagree with its manifest."""
+
+
+class ModelChangedError(ModelError):
+    """The model was replaced again and again while it was opened."""
 
 
 class ModelUnfinishedError(ModelError):

@@ -1,21 +1,30 @@
-"""The manifest: what a model is, checked so that the rest of the code can trust it."""
+"""The manifest: what a model is, checked so that the rest of the code can trust it.
+
+It is data: numbers of at most 64 bits, finite, in files whose size is limited before they are read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from umpteen.data.files import PathLike
-from umpteen.errors import ModelCorruptError, ModelExistsError, ModelFormatError, ModelMissingError
-from umpteen.storage.arrays import DTYPES, NAME
+from umpteen.errors import ModelCorruptError, ModelExistsError, ModelFormatError
+from umpteen.storage.arrays import DTYPES, NAME, size_of
+from umpteen.storage.steady import MANIFEST, MOST_MANIFEST, read_steadily
 
 FORMAT = "umpteen-model"
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
+#: What is written, and what is read. Since 2 an array's header names its content; see storage/arrays.py.
+FORMAT_VERSION = 2
+READABLE = (1, 2)
 CHECKSUM = "manifest_sha256"
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def first_manifest(header: Mapping[str, Any], shard_names: list[str]) -> dict[str, Any]:
@@ -35,36 +44,31 @@ def first_manifest(header: Mapping[str, Any], shard_names: list[str]) -> dict[st
 
 def read_manifest(path: PathLike, *, checksums: bool = False) -> dict[str, Any]:
     """The manifest of a model directory, its structure checked so that the rest of the code can trust it."""
-    path = Path(path)
-    file = path / MANIFEST
-    if not path.exists():
-        raise ModelMissingError(f"{path}: there is no such model directory")
-    if not file.is_file():
-        raise ModelMissingError(f"{path}: holds no {MANIFEST}, so it is not a model directory")
-    return check_manifest(file, parse_json(file, file.read_bytes()), checksums=checksums)
+    file = Path(path) / MANIFEST
+    return read_steadily(Path(path), lambda _, content: parse_manifest(file, content, checksums=checksums))[0]
 
 
-def check_manifest(file: object, manifest: dict[str, Any], *, checksums: bool = False) -> dict[str, Any]:
+def parse_manifest(file: object, content: bytes, *, checksums: bool = False) -> dict[str, Any]:
     """The manifest without its checksum, if its structure is right and, if asked, its content too."""
+    manifest = parse_json(file, content)
     said = manifest.pop(CHECKSUM, None)
     if manifest.get("format") != FORMAT:
-        raise ModelFormatError(f"{file}: format must be {FORMAT!r}, but is {manifest.get('format')!r}")
+        raise ModelFormatError(f"{file}: format must be {FORMAT!r}, but is {manifest.get('format')!r:.80}")
     version = manifest.get("format_version")
-    if version != FORMAT_VERSION or isinstance(version, bool):
+    if version not in READABLE or type(version) is not int:
         raise ModelFormatError(
-            f"{file}: format_version must be {FORMAT_VERSION}, the one this umpteen reads, but is {version!r}; "
-            "use the version that wrote the model, or train it again"
+            f"{file}: format_version must be {' or '.join(map(str, READABLE))}, those this umpteen reads, but is "
+            f"{version!r:.80}; use the version that wrote the model, or train it again"
         )
     _require(file, isinstance(manifest.get("complete"), bool), "complete must be true or false")
-    shards = manifest.get("shards" if manifest["complete"] else "planned")
-    _require(file, _is_name_list(shards), "the list of shards must be a list of names")
+    _check_shards(file, manifest)
     parts = manifest.get("parts")
     _require(file, isinstance(parts, dict), "parts must be an object")
     for name, record in parts.items():  # type: ignore[union-attr]
-        _require(file, bool(NAME.fullmatch(name)), f"a part's name must match {NAME.pattern}, but is {name!r}")
-        check_record(file, record)
+        _require(file, bool(NAME.fullmatch(name)), f"a part's name must match {NAME.pattern}, but is {name!r:.80}")
+        check_record(file, record, version, f"parts.{name}.")
     if manifest["complete"]:
-        for name in shards:  # type: ignore[union-attr]
+        for name in manifest["shards"]:
             _require(file, name in parts, f"shard {name} has no entry in parts")  # type: ignore[operator]
     if checksums:
         _require(file, said is not None, f"it must have a checksum, {CHECKSUM}, but has none")
@@ -76,9 +80,24 @@ def check_manifest(file: object, manifest: dict[str, Any], *, checksums: bool = 
     return manifest
 
 
+def _check_shards(file: object, manifest: dict[str, Any]) -> None:
+    key = "shards" if manifest["complete"] else "planned"
+    names = manifest.get(key)
+    good = isinstance(names, list) and all(isinstance(name, str) and NAME.fullmatch(name) for name in names)
+    _require(file, good, f"{key} must be a list of names")
+    _require(file, len(set(names)) == len(names), f"{key} must name each shard once")  # type: ignore[arg-type]
+    if manifest["complete"]:
+        _require(file, bool(names), "shards must name at least one, but is empty")
+
+
 def format_manifest(manifest: dict[str, Any]) -> bytes:
     """What stands in the file: the manifest and its checksum."""
-    return format_json(manifest | {CHECKSUM: _sum_manifest(manifest)})
+    content = format_json(manifest | {CHECKSUM: _sum_manifest(manifest)})
+    if len(content) > MOST_MANIFEST:
+        raise ModelFormatError(
+            f"a manifest may have {MOST_MANIFEST:,} bytes, but has {len(content):,}; use larger shards"
+        )
+    return content
 
 
 def _sum_manifest(manifest: dict[str, Any]) -> str:
@@ -108,30 +127,26 @@ def _difference(old: Any, new: Any) -> str:
     return f"was {old!r} and is {new!r}"[:300]
 
 
-def check_record(file: object, record: Any) -> None:
+def check_record(file: object, record: Any, version: int, where: str = "") -> None:
+    """Compares a part's record with its grammar; `where` is its place in the file."""
     good = isinstance(record, dict) and isinstance(record.get("scalars"), dict)
-    _require(file, good and isinstance(record.get("arrays"), dict), "a part needs scalars and arrays")
+    _require(file, good and isinstance(record.get("arrays"), dict), f"{where}scalars and arrays must be objects")
     for key, entry in record["arrays"].items():
-        shape = entry.get("shape") if isinstance(entry, dict) else None
-        _require(
-            file,
-            bool(NAME.fullmatch(key))
-            and isinstance(shape, list)
-            and len(shape) <= 4
-            and all(_is_count(n) for n in shape)
-            and entry.get("dtype") in DTYPES
-            and _is_count(entry.get("bytes"))
-            and isinstance(entry.get("sha256"), str),
-            f"array {key!r} needs a dtype, a shape, its bytes and its sha256",
-        )
+        at = f"{where}arrays.{key}"
+        _require(file, bool(NAME.fullmatch(key)), f"{at:.200}: an array's name must match {NAME.pattern}")
+        _require(file, isinstance(entry, dict), f"{at} must be an object")
+        dtype, shape, sha256 = entry.get("dtype"), entry.get("shape"), entry.get("sha256")
+        _require(file, isinstance(dtype, str) and dtype in DTYPES, f"{at}.dtype must be one of {', '.join(DTYPES)}")
+        good = isinstance(shape, list) and len(shape) <= 4 and all(_is_count(n) for n in shape)
+        _require(file, good, f"{at}.shape must be at most four counts")
+        good = isinstance(sha256, str) and bool(_SHA256.fullmatch(sha256))
+        _require(file, good, f"{at}.sha256 must be 64 hexadecimal digits")
+        found, size = entry.get("bytes"), size_of(entry, version)
+        _require(file, _is_count(found) and found == size, f"{at}.bytes must be {size}, but is {found!r:.80}")
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _is_name_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) and NAME.fullmatch(name) for name in value)
+    return type(value) is int and 0 <= value < 2**63
 
 
 def _require(file: object, condition: bool, rule: str) -> None:
@@ -139,14 +154,65 @@ def _require(file: object, condition: bool, rule: str) -> None:
         raise ModelCorruptError(f"{file}: {rule}")
 
 
+class _Unbounded(Exception):
+    """A number that no 64 bits hold."""
+
+
 def parse_json(file: object, content: bytes) -> dict[str, Any]:
+    """A JSON object whose numbers are finite and have at most 64 bits."""
     try:
-        value = json.loads(content)
+        value = json.loads(content, parse_int=_integer, parse_float=_number, parse_constant=_refuse)
+    except _Unbounded as error:
+        raise ModelCorruptError(
+            f"{file}: {_find_number(content):.200} must be a finite number of at most 64 bits, but is {error!s:.40}"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise ModelCorruptError(f"{file}: not valid JSON ({error})") from error
     if not isinstance(value, dict):
         raise ModelCorruptError(f"{file}: must be a JSON object")
     return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
+        raise _Unbounded(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise _Unbounded(text)
+    return float(text)
+
+
+def _refuse(text: str) -> Any:
+    raise _Unbounded(text)
+
+
+class _Text(str):
+    """A number as it is written."""
+
+    def is_bounded(self) -> bool:
+        try:
+            _number(self) if set(self) & set(".eE") else _integer(self)
+        except (_Unbounded, ValueError):
+            return False
+        return True
+
+
+def _find_number(content: bytes) -> str:
+    """The place of the first number that is too large, as a path of keys."""
+    try:
+        pending = [("", json.loads(content, parse_int=_Text, parse_float=_Text, parse_constant=_Text))]
+    except (ValueError, RecursionError):  # something behind it is wrong too
+        return "a number"
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, _Text) and not value.is_bounded():
+            return path
+        below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        pending += [(f"{path}.{key}" if path else str(key), item) for key, item in below][::-1]
+    return "a number"
 
 
 def format_json(value: Any) -> bytes:

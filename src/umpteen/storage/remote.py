@@ -3,13 +3,13 @@ knows. The files are those of storage/store.py, byte for byte.
 
 Object stores cannot rename, but a file appears there whole or not at all. So a part's arrays are written first and
 its record last: a part is there when its record is. There is no lock, and nothing is mapped: parts are read into
-memory when they are asked for.
+memory when they are asked for. Their headers name their content, so what is read is of the manifest's version or an
+error, however much later that is.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,16 +17,18 @@ from umpteen.data.files import PathLike
 from umpteen.errors import MissingExtraError, ModelCorruptError, ModelError, ModelExistsError, ModelMissingError
 from umpteen.storage.arrays import decode_array, encode_array
 from umpteen.storage.manifest import (
-    MANIFEST,
-    check_manifest,
+    FORMAT_VERSION,
     check_record,
     first_manifest,
     format_json,
     format_manifest,
     parse_json,
+    parse_manifest,
     refuse_unless_same,
 )
-from umpteen.storage.store import PART, ModelReader, ModelWriter, Part, finished_already, unfinished
+from umpteen.storage.snapshot import METRICS, MOST_METRICS, digest, unfinished
+from umpteen.storage.steady import MANIFEST, MOST_MANIFEST
+from umpteen.storage.store import MOST_PART, PART, ModelReader, ModelWriter, Part, finished_already
 
 
 def is_url(path: PathLike) -> bool:
@@ -41,8 +43,11 @@ def create_model(
     return create(path, header, shard_names, resume=resume, again=again)
 
 
-def open_model(path: PathLike, *, checksums: bool = False) -> ModelReader:
-    """A reader for a directory or a URL."""
+def open_model(path: PathLike | ModelReader, *, checksums: bool = False) -> ModelReader:
+    """A reader for a directory or a URL; or the one given, so that what is opened once can be loaded and described as
+    the same version."""
+    if isinstance(path, ModelReader):
+        return path
     return RemoteReader(path, checksums=checksums) if is_url(path) else ModelReader(path, checksums=checksums)
 
 
@@ -83,7 +88,10 @@ class RemoteFolder:
         except OSError:
             raise ModelMissingError(f"{self}/{name}: this part of the model is missing") from None
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """The content of a file, of at most so many bytes."""
+        if most is not None and (size := self.size(name)) > most:
+            raise ModelCorruptError(f"{self}/{name}: may have {most:,} bytes, but has {size:,}")
         try:
             content: bytes = self._fs.cat_file(self.at(name))
         except OSError as error:
@@ -112,8 +120,8 @@ class RemoteFolder:
 
 def _read_record(folder: RemoteFolder, name: str) -> dict[str, Any]:
     file = f"{name}/{PART}"
-    record = parse_json(f"{folder}/{file}", folder.read(file))
-    check_record(f"{folder}/{file}", record)
+    record = parse_json(f"{folder}/{file}", folder.read(file, MOST_PART))
+    check_record(f"{folder}/{file}", record, FORMAT_VERSION)
     return record
 
 
@@ -143,7 +151,7 @@ class RemoteWriter(ModelWriter):
         writer = cls(RemoteFolder(str(path)), first_manifest(header, shard_names))
         folder = writer.folder
         if folder.has(MANIFEST):
-            there = _read_manifest(folder)
+            there = parse_manifest(f"{folder}/{MANIFEST}", _read_manifest(folder))
             if there["complete"] and not again:
                 raise finished_already(folder)
             refuse_unless_same(folder, there, writer.manifest, resume)
@@ -166,8 +174,8 @@ class RemoteWriter(ModelWriter):
 
     def _check(self, name: str) -> None:
         for key, entry in self._record(name)["arrays"].items():
-            if hashlib.sha256(self.folder.read(f"{name}/{key}.npy")).hexdigest() != entry["sha256"]:
-                raise ModelCorruptError(f"{self.folder}/{name}/{key}.npy: its SHA-256 must be {entry['sha256']}")
+            file = f"{name}/{key}.npy"
+            decode_array(f"{self.folder}/{file}", self.folder.read(file), entry, FORMAT_VERSION, checksums=True)
 
     def _remove(self, name: str) -> None:
         self.folder.remove(name)
@@ -185,7 +193,11 @@ class RemoteReader(ModelReader):
     def __init__(self, path: PathLike, *, checksums: bool = False) -> None:
         self.folder = RemoteFolder(str(path))
         self.path = self.folder  # type: ignore[assignment]  # for messages
-        self.manifest = _read_manifest(self.folder, checksums=checksums)
+        self.tries = 1
+        self._checksums = checksums
+        content = _read_manifest(self.folder)
+        self.manifest = parse_manifest(f"{self.folder}/{MANIFEST}", content, checksums=checksums)
+        self.version = digest(content)
         if not self.manifest["complete"]:
             planned = self.manifest["planned"]
             raise unfinished(self.folder, sum(self.folder.has(f"{name}/{PART}") for name in planned), len(planned))
@@ -194,23 +206,27 @@ class RemoteReader(ModelReader):
                 file = f"{name}/{key}.npy"
                 if (size := self.folder.size(file)) != entry["bytes"]:
                     raise ModelCorruptError(f"{self.folder}/{file}: must have {entry['bytes']} bytes, but has {size}")
-                if checksums and hashlib.sha256(self.folder.read(file)).hexdigest() != entry["sha256"]:
-                    raise ModelCorruptError(f"{self.folder}/{file}: its SHA-256 must be {entry['sha256']}")
 
     def part(self, name: str) -> Part:
+        """A part's arrays, read into memory; with checksums, each compared with its own."""
         if name not in self.manifest["parts"]:
             raise ModelMissingError(f"{self.folder}: the model has no part {name!r}")
-        record = self.manifest["parts"][name]
-        files = {key: f"{name}/{key}.npy" for key in record["arrays"]}
-        arrays = {
-            key: decode_array(f"{self.folder}/{file}", self.folder.read(file), record["arrays"][key])
-            for key, file in files.items()
-        }
+        record, version = self.manifest["parts"][name], self.manifest["format_version"]
+        arrays = {}
+        for key, entry in record["arrays"].items():
+            file = f"{name}/{key}.npy"
+            content = self.folder.read(file, entry["bytes"])
+            arrays[key] = decode_array(f"{self.folder}/{file}", content, entry, version, checksums=self._checksums)
         return Part(arrays, record["scalars"])
 
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        if not self.folder.has(METRICS):
+            return None
+        return parse_json(f"{self.folder}/{METRICS}", self.folder.read(METRICS, MOST_METRICS))
 
-def _read_manifest(folder: RemoteFolder, *, checksums: bool = False) -> dict[str, Any]:
+
+def _read_manifest(folder: RemoteFolder) -> bytes:
     if not folder.has(MANIFEST):
         raise ModelMissingError(f"{folder}: holds no {MANIFEST}, so it is not a model directory")
-    file = f"{folder}/{MANIFEST}"
-    return check_manifest(file, parse_json(file, folder.read(MANIFEST)), checksums=checksums)
+    return folder.read(MANIFEST, MOST_MANIFEST)

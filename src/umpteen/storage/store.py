@@ -11,10 +11,14 @@
 
 The directory is also the checkpoint. A part is written under a temporary name, synced and renamed, so it is there
 whole or not at all; the manifest says ``"complete": false`` and lists the planned shards until the last one is in.
-Opening checks the format, the sizes, every array's header against the manifest and every index before it is followed:
-whatever the files hold, there is an error or a ranking of the model's own labels. Scores are only known to be those
-that were trained if the checksums are read too, which is done on request: then no changed byte goes unseen, of arrays
-or manifest. Checksums guard against accidents; who can write the directory can write them as well.
+
+Opening takes a snapshot (storage/snapshot.py): one version of the model, from a directory that is held, of regular
+files only, mapped as they were checked. A version is identified by the SHA-256 of its manifest, which has the
+checksums of all arrays; each array's header names its content too (storage/arrays.py), so versions are never mixed.
+Opening checks the format, the bounds of every number, the sizes, every array's header and every index before it is
+followed: whatever the files hold, there is an error or a ranking of the model's own labels. Scores are only known to
+be those that were trained if the checksums are read too, which is done on request: then no changed byte goes unseen,
+of arrays or manifest. Checksums guard against accidents; who can write the directory can write them as well.
 """
 
 from __future__ import annotations
@@ -34,17 +38,17 @@ from numpy.typing import NDArray
 
 from umpteen.data.files import PathLike
 from umpteen.errors import (
-    ModelCorruptError,
     ModelError,
     ModelExistsError,
     ModelFormatError,
     ModelMissingError,
     ModelUnfinishedError,
 )
-from umpteen.storage.arrays import NAME, hash_file, map_array, write_array
+from umpteen.storage.arrays import NAME, check_content, map_array, write_array
 from umpteen.storage.disk import explain_os_error, lock_directory, replace_file, sync_directory, write_synced
+from umpteen.storage.folder import Folder
 from umpteen.storage.manifest import (
-    MANIFEST,
+    FORMAT_VERSION,
     check_record,
     first_manifest,
     format_json,
@@ -53,9 +57,11 @@ from umpteen.storage.manifest import (
     read_manifest,
     refuse_unless_same,
 )
+from umpteen.storage.snapshot import METRICS, MOST_METRICS, digest, take_snapshot
+from umpteen.storage.steady import MANIFEST, read_steadily
 
 PART = "part.json"
-METRICS = "metrics.json"
+MOST_PART = 1 << 24
 _WRITERS_OWN = ("format", "format_version", "complete", "planned", "shards", "parts")
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -148,16 +154,21 @@ class ModelWriter:
         return done
 
     def _has(self, name: str) -> bool:
-        return (self.path / name).exists()
+        return os.path.lexists(self.path / name)
 
     def _check(self, name: str) -> None:
-        check_part(self.path / name, _read_part_record(self.path / name), checksums=True)
+        with Folder.hold(self.path) as model, model.enter(name) as folder:
+            for key, entry in _read_part_record(folder)["arrays"].items():
+                raw, _ = map_array(folder, key, entry, FORMAT_VERSION)
+                check_content(folder.path / f"{key}.npy", raw, entry, FORMAT_VERSION)
 
     def _remove(self, name: str) -> None:
-        shutil.rmtree(self.path / name)
+        part = self.path / name
+        shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
 
     def _record(self, name: str) -> dict[str, Any]:
-        return _read_part_record(self.path / name)
+        with Folder.hold(self.path) as model, model.enter(name) as folder:
+            return _read_part_record(folder)
 
     def write_part(self, name: str, part: Part) -> None:
         """Writes a part so that it appears whole or not at all. Safe to call from several threads."""
@@ -230,16 +241,21 @@ class ModelWriter:
 class ModelReader:
     """An opened model directory: checked, its arrays mapped on demand."""
 
+    path: Path
     manifest: dict[str, Any]
+    #: What identifies this version of the model: the SHA-256 of its manifest.
+    version: str
+    #: How often the directory was opened until one version was read whole.
+    tries: int
 
     def __init__(self, path: PathLike, *, checksums: bool = False) -> None:
         self.path = Path(path)
-        self.manifest = read_manifest(self.path, checksums=checksums)
-        if not self.manifest["complete"]:
-            planned = self.manifest["planned"]
-            raise unfinished(self.path, sum((self.path / name).exists() for name in planned), len(planned))
-        for name, record in self.manifest["parts"].items():
-            check_part(self.path / name, record, checksums=checksums)
+        snapshot = take_snapshot(self.path, checksums=checksums)
+        self.manifest, self.version, self.tries = snapshot.manifest, snapshot.version, snapshot.tries
+        self._arrays, self._metrics = snapshot.arrays, snapshot.metrics
+
+    def __str__(self) -> str:
+        return str(self.path)
 
     @property
     def header(self) -> dict[str, Any]:
@@ -257,9 +273,14 @@ class ModelReader:
         """A part's arrays, mapped read-only from their files."""
         if name not in self.manifest["parts"]:
             raise ModelMissingError(f"{self.path}: the model has no part {name!r}")
-        record = self.manifest["parts"][name]
-        arrays = {key: map_array(self.path / name / f"{key}.npy", entry) for key, entry in record["arrays"].items()}
-        return Part(arrays, record["scalars"])
+        return Part(self._arrays[name], self.manifest["parts"][name]["scalars"])
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """What `keep_metrics` wrote beside this version, or None."""
+        if isinstance(self._metrics, ModelError):
+            raise self._metrics
+        return None if self._metrics is None else parse_json(self.path / METRICS, self._metrics)
 
     def n_bytes(self) -> int:
         """The size of all array files."""
@@ -268,15 +289,17 @@ class ModelReader:
         )
 
 
-def unfinished(path: object, n_done: int, n_planned: int) -> ModelUnfinishedError:
-    return ModelUnfinishedError(
-        f"{path}: training was interrupted with {n_done} of {n_planned} shards done; "
-        "fit again with the same model directory, data and settings to continue"
-    )
+def read_version(path: PathLike) -> str:
+    """What identifies the version of the model that is there: the SHA-256 of its manifest. No array is opened."""
+    return digest(read_steadily(Path(path), lambda *_: None)[1])
 
 
 def is_model(path: PathLike) -> bool:
-    return (Path(path) / MANIFEST).is_file()
+    try:
+        with Folder.hold(Path(path)) as folder, folder.open(MANIFEST):
+            return True
+    except (OSError, ModelError):
+        return False
 
 
 def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
@@ -289,22 +312,13 @@ def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
 
 def kept_metrics(path: PathLike) -> dict[str, Any] | None:
     """What `keep_metrics` wrote, or None."""
-    file = Path(path) / METRICS
-    return parse_json(file, file.read_bytes()) if file.is_file() else None
-
-
-def check_part(directory: Path, record: Mapping[str, Any], *, checksums: bool) -> None:
-    """Compares a part's files with its record: presence and size, and, if asked, every byte."""
-    for key, entry in record["arrays"].items():
-        file = directory / f"{key}.npy"
-        try:
-            size = file.stat().st_size
-        except OSError:
-            raise ModelMissingError(f"{file}: this part of the model is missing") from None
-        if size != entry["bytes"]:
-            raise ModelCorruptError(f"{file}: must have {entry['bytes']} bytes, but has {size}")
-        if checksums and (found := hash_file(file)) != entry["sha256"]:
-            raise ModelCorruptError(f"{file}: its SHA-256 must be {entry['sha256']}, but is {found}")
+    path = Path(path)
+    try:
+        with Folder.hold(path) as folder:
+            content = folder.read(METRICS, MOST_METRICS)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return parse_json(path / METRICS, content)
 
 
 def refuse_finished(path: PathLike) -> None:
@@ -328,10 +342,8 @@ def fingerprint_parts(parts: Iterable[Part]) -> str:
     return digest.hexdigest()
 
 
-def _read_part_record(directory: Path) -> dict[str, Any]:
-    file = directory / PART
-    if not file.is_file():
-        raise ModelMissingError(f"{file}: this part of the model is missing")
-    record = parse_json(file, file.read_bytes())
-    check_record(file, record)
+def _read_part_record(folder: Folder) -> dict[str, Any]:
+    file = folder.path / PART
+    record = parse_json(file, folder.read(PART, MOST_PART))
+    check_record(file, record, FORMAT_VERSION)
     return record

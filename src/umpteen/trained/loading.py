@@ -5,14 +5,17 @@ from __future__ import annotations
 from umpteen.data.files import PathLike
 from umpteen.errors import ModelCorruptError, ModelError
 from umpteen.storage.remote import open_model
+from umpteen.storage.store import ModelReader
 from umpteen.trained.model import TrainedModel
 
 
-def load_model(path: PathLike, *, checksums: bool = False) -> TrainedModel:
+def load_model(path: PathLike | ModelReader, *, checksums: bool = False) -> TrainedModel:
     """Opens a model directory. Arrays are mapped, not read, so this is fast and shares memory between processes.
 
     Parameters
     ----------
+    path
+        A directory, a URL, or one of these as `umpteen.storage.remote.open_model` opened it.
     checksums
         Also read every byte and compare it with its checksum.
     """
@@ -23,7 +26,7 @@ def load_model(path: PathLike, *, checksums: bool = False) -> TrainedModel:
         return TrainedModel.open(reader.header, parts, shards)
     except ModelError as error:
         raise type(error)(f"{reader.path}: {error}") from error
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         method = str(reader.manifest.get("method"))[:100]
         raise ModelCorruptError(
             f"{reader.path}: the manifest does not describe a {method} model ({error})"
