@@ -25,6 +25,7 @@ from umpteen.storage.remote import open_model
 from umpteen.storage.steady import sign_directory
 from umpteen.storage.store import ModelReader, is_model, keep_metrics, kept_metrics, read_version
 
+from .conftest import ROOT
 from .files import read_files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="special files and descriptors are POSIX's")
@@ -494,3 +495,12 @@ def test_records_of_parts_are_bounded_too(tmp_path, tiny):
     fourth.write_text("a file")
     umpteen.Centroid(labels_per_shard=2).fit(tiny.X, tiny.Y, path)
     assert read_files(path) == read_files(whole)
+
+
+def test_the_torture_in_short():
+    """Writers replacing, pruning and copying beside readers; see tests/records/torture.txt for a long run."""
+    environment = os.environ | {"PYTHONPATH": str(Path(umpteen.__file__).parent.parent)}
+    command = [sys.executable, "-m", "tests.torture", "--loads", "200", "--seconds", "60"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"mixed": 0' in done.stdout
