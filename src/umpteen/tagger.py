@@ -32,7 +32,7 @@ from umpteen.models.scorer import Ranking
 from umpteen.params import check_count, check_number
 from umpteen.progress import Listener
 from umpteen.storage.remote import is_url
-from umpteen.storage.store import Part, refuse_finished
+from umpteen.storage.store import ModelReader, Part, refuse_finished
 from umpteen.text.tfidf import Tfidf, WordCounts
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
@@ -435,12 +435,12 @@ class Tagger:
         self.fitted().save(path, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: PathLike, *, checksums: bool = False) -> Tagger:
-        """Opens a model directory that a tagger wrote."""
-        return cls.from_model(load_model(path, checksums=checksums), path)
+    def load(cls, path: PathLike | ModelReader, *, checksums: bool = False, trust_pattern: bool = False) -> Tagger:
+        """Opens a model directory that a tagger wrote; see `umpteen.load`."""
+        return cls.from_model(load_model(path, checksums=checksums), path, trust_pattern=trust_pattern)
 
     @classmethod
-    def from_model(cls, model: TrainedModel, path: object = "the model") -> Tagger:
+    def from_model(cls, model: TrainedModel, path: object = "the model", *, trust_pattern: bool = False) -> Tagger:
         """A tagger around a model that was trained on text; error messages name it by `path`.
 
         Its parameters are those the model was trained with. If this umpteen does not know them, because a newer one
@@ -449,7 +449,7 @@ class Tagger:
         header = model.header.get("text")
         if not isinstance(header, dict) or model.label_names is None:
             raise ParamError(f"{path}: this model was not trained on text; open it with umpteen.load")
-        features = _open_features(model, header, path)
+        features = _open_features(model, header, path, trust_pattern)
         tagger = cls(
             _recipe(model, path),
             PRECOMPUTED if features is None else Tfidf(**features.get_params()),
@@ -477,17 +477,24 @@ class Tagger:
         return model
 
 
-def load(path: PathLike, *, checksums: bool = False) -> Tagger | TrainedModel:
+def load(
+    path: PathLike | ModelReader, *, checksums: bool = False, trust_pattern: bool = False
+) -> Tagger | TrainedModel:
     """Opens a model directory: a `Tagger` if it was trained on text, else a `TrainedModel`. Arrays are mapped, not
-    read.
+    read. One version of the model is opened, whole, even while it is being replaced; nothing in it is run.
 
     Parameters
     ----------
+    path
+        A directory, a URL, or one of these as `umpteen.storage.remote.open_model` opened it.
     checksums
         Also read every byte and compare it with its checksum.
+    trust_pattern
+        Run the model's token pattern whatever its form; see `Tfidf`. Only for models whose maker you trust: some
+        patterns take for ever over a short text.
     """
     model = load_model(path, checksums=checksums)
-    return Tagger.from_model(model, path) if "text" in model.header else model
+    return Tagger.from_model(model, path, trust_pattern=trust_pattern) if "text" in model.header else model
 
 
 def _recipe(model: TrainedModel, path: object) -> Method | str | None:
@@ -504,12 +511,15 @@ def _recipe(model: TrainedModel, path: object) -> Method | str | None:
     return method
 
 
-def _open_features(model: TrainedModel, header: dict[str, Any], path: object) -> Tfidf | None:
+def _open_features(model: TrainedModel, header: dict[str, Any], path: object, trust_pattern: bool) -> Tfidf | None:
     if header.get("features") == PRECOMPUTED:
         return None
     if _PART not in model.parts:
         raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
-    features = Tfidf.from_part(model.parts[_PART])
+    try:
+        features = Tfidf.from_part(model.parts[_PART], trust_pattern=trust_pattern)
+    except ModelError as error:
+        raise type(error)(f"{path}: {error}") from error
     if features.n_features_ != model.n_features:
         raise ModelCorruptError(f"{path}: the vocabulary does not have {model.n_features} terms")
     return features

@@ -10,12 +10,15 @@ the first in order are kept, where scikit-learn lets its sort decide. With ``has
 and the columns are those of ``HashingVectorizer(n_features=n, alternate_sign=False)``.
 
 Python lower-cases text beyond ASCII and strips its accents, and its own ``re`` says what a word character is. The
-common patterns, the longest runs of ``\w``, are matched in C++; others by ``re``, which takes several times longer.
+common patterns, the longest runs of ``\w``, are matched in C++; others by ``re``, which takes several times longer. A
+saved vocabulary is data: its pattern is only run if it has one of the forms of text/patterns.py, or if whoever opens
+it says that it is to be trusted.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
 
@@ -24,15 +27,18 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
-from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFittedError, ParamError
 from umpteen.params import Parameters, check_count, check_flag
 from umpteen.storage.names import Names
 from umpteen.storage.store import Part
-from umpteen.text.words import STRIP_ACCENTS, run_length, word_table
+from umpteen.text.patterns import is_linear, run_length
+from umpteen.text.words import STRIP_ACCENTS, word_table
 from umpteen.threads import resolve_threads
 
 #: Hashed columns are counted in arrays of this size, one per thread.
 MOST_HASHED = 1 << 24
+#: Words in a term: an explanation looks up every run of up to so many.
+MOST_WORDS = 10
 #: Texts are counted in batches of so many, or of so many characters, and forgotten.
 BATCH_TEXTS, BATCH_CHARACTERS = 1 << 16, 1 << 24
 
@@ -54,12 +60,12 @@ class Span(NamedTuple):
 
 
 class Tfidf(Parameters):
-    """Texts to tf-idf rows, equal to scikit-learn's TfidfVectorizer.
+    r"""Texts to tf-idf rows, equal to scikit-learn's TfidfVectorizer.
 
     Parameters
     ----------
     ngram_range
-        The smallest and largest number of words in a term.
+        The smallest and largest number of words in a term, at most 10.
     min_df, max_df
         In how many rows a term must be at least and at most: an integer counts rows, a float is a part of all rows.
     max_features
@@ -67,7 +73,9 @@ class Tfidf(Parameters):
     sublinear_tf, use_idf, smooth_idf, norm
         How counts become values; norm is "l2", "l1" or None.
     lowercase, strip_accents, token_pattern, stop_words
-        What a word is; strip_accents is "unicode", "ascii" or None, stop_words a list of words or None.
+        What a word is; strip_accents is "unicode", "ascii" or None, stop_words a list of words or None. Any pattern
+        will do to fit; but a saved model is only opened without ``trust_pattern=True`` if its pattern is, roughly, a
+        class of characters repeated, such as ``\b\w\w+\b``, ``\S+`` or ``\w+(?:-\w+)*``.
     hashing
         The number of hashed columns; None for a vocabulary. Terms then have no names.
     threads
@@ -255,7 +263,7 @@ class Tfidf(Parameters):
         n = self.ngram_range
         if not isinstance(n, (tuple, list)) or len(n) != 2:
             raise ParamError(f"ngram_range must be a pair of integers, but is {n!r}")
-        check_count("ngram_range[1]", n[1], check_count("ngram_range[0]", n[0], high=1000), high=1000)
+        check_count("ngram_range[1]", n[1], check_count("ngram_range[0]", n[0], high=MOST_WORDS), high=MOST_WORDS)
         for name in ("min_df", "max_df"):
             value = getattr(self, name)
             if isinstance(value, (float, np.floating)):
@@ -299,6 +307,12 @@ class Tfidf(Parameters):
     def to_part(self) -> Part:
         """The vocabulary and its weights as arrays, the parameters as JSON: a part of a model directory."""
         self._check_fitted()
+        if not is_linear(self.token_pattern):
+            warnings.warn(
+                f"token_pattern {self.token_pattern!r:.100} is not of a form that is run from a file; a saved model "
+                "is only opened by umpteen.load(…, trust_pattern=True), not by the command line or the server",
+                stacklevel=2,
+            )
         params = {name: value for name, value in self.get_params().items() if name != "threads"}
         params["ngram_range"] = list(self.ngram_range)
         params["stop_words"] = None if self.stop_words is None else sorted(self.stop_words)
@@ -307,17 +321,30 @@ class Tfidf(Parameters):
         return Part(self._arrays, {"tfidf": params, "n_rows": self.n_rows_})
 
     @classmethod
-    def from_part(cls, part: Part) -> Self:
+    def from_part(cls, part: Part, *, trust_pattern: bool = False) -> Self:
         """What `to_part` has written. The arrays may be mapped files; they are checked, not copied.
+
+        Parameters
+        ----------
+        trust_pattern
+            Whether to run a token pattern of any form, which may take for ever over a text.
 
         Raises
         ------
         ModelCorruptError
             Where arrays and parameters do not fit together.
+        ModelFormatError
+            Where the token pattern is none that is run without trust.
         """
         params, n_rows = part.scalars.get("tfidf"), part.scalars.get("n_rows")
-        if not isinstance(params, dict) or not isinstance(n_rows, int):
+        if not isinstance(params, dict) or type(n_rows) is not int or n_rows < 0:
             raise ModelCorruptError("the part of a Tfidf must have its parameters and its number of rows")
+        pattern = params.get("token_pattern", cls.param_defaults()["token_pattern"])
+        if isinstance(pattern, str) and not trust_pattern and not is_linear(pattern):
+            raise ModelFormatError(
+                f"token_pattern {pattern!r:.100} is not of a form that is run from a file: it might take for ever; "
+                "if you trust who made the model, open it with umpteen.load(…, trust_pattern=True)"
+            )
         try:
             cls.check_param_names(params)
             least, most = params.get("ngram_range", (1, 1))
@@ -350,9 +377,10 @@ class _Reader:
     def __init__(self, tfidf: Tfidf) -> None:
         self._lowercase = bool(tfidf.lowercase)
         self._strip = None if tfidf.strip_accents is None else STRIP_ACCENTS[tfidf.strip_accents]
-        self._pattern = _compile(tfidf.token_pattern)
         length = run_length(tfidf.token_pattern)
         self._words_given = length is None
+        self._pattern = _compile(tfidf.token_pattern) if length is None else _RUNS
+        self._length = length or 0
         self._stop_words = frozenset(tfidf.stop_words or ())
         stop_words = [word.encode("utf-8", "surrogatepass") for word in sorted(self._stop_words)]
         least, most = tfidf.ngram_range
@@ -409,9 +437,12 @@ class _Reader:
         found = []
         for match in self._pattern.finditer(ready):
             word, begin, end = match[group], match.start(group), match.end(group)
-            if word not in self._stop_words:
+            if len(word) >= self._length and word not in self._stop_words:
                 found.append((word, origin[begin], origin[end - 1] + 1 if end > begin else origin[begin]))
         return found
+
+
+_RUNS = re.compile(r"\w+")
 
 
 def _compile(pattern: Any) -> re.Pattern[str]:

@@ -1,4 +1,4 @@
-"""Python's view of text, made ready for the kernels: letter case, accents, patterns, and what is a word character."""
+"""Python's view of text, made ready for the kernels: letter case, accents, and what is a word character."""
 
 from __future__ import annotations
 
@@ -20,16 +20,6 @@ def word_table() -> NDArray[np.uint32]:
     for run in re.finditer(r"\w+", every):
         bits[run.start() : run.end()] = 1
     return np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
-
-
-def run_length(pattern: str) -> int | None:
-    r"""How many characters a word has at least, for patterns that ask for the longest runs of word characters:
-    ``\b\w\w+\b``, ``\w+``, ``(?u)\b\w{3,}\b`` and so on. None for all others."""
-    found = re.fullmatch(r"(?:\(\?u\))?(\\b)?(?:((?:\\w)+)\+|\\w\{(\d{1,9}),\})(\\b)?", pattern)
-    if found is None:
-        return None
-    length = int(found[3]) if found[3] else len(found[2]) // 2
-    return length or None  # \w{0,} also matches nothing, between characters
 
 
 def strip_accents_unicode(text: str) -> str:
