@@ -443,11 +443,11 @@ def test_damaged_and_joined_compressed_files(tmp_path, kind):
     half = len(GOOD) // 2
     joined = COMPRESS[kind](GOOD[:half].encode()) + COMPRESS[kind](GOOD[half:].encode())
     same_dataset(umpteen.read_xc(write(tmp_path, joined, "a")), umpteen.read_xc(write(tmp_path, GOOD, "b")))
-    with pytest.raises(umpteen.errors.DataError, match="c: the compressed data is damaged or cut short"):
+    with pytest.raises(umpteen.errors.DataError, match="c: the compressed data .* is damaged or cut short"):
         umpteen.read_xc(write(tmp_path, whole[: len(whole) * 2 // 3], "c"))
     broken = bytearray(whole)
     broken[len(whole) // 2] ^= 0xFF
-    with pytest.raises(umpteen.errors.DataError, match="c: the compressed data is damaged"):
+    with pytest.raises(umpteen.errors.DataError, match="c: the compressed data .* is damaged"):
         umpteen.read_xc(write(tmp_path, bytes(broken), "c"))
 
 

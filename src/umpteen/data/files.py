@@ -9,7 +9,6 @@ import lzma
 import os
 import stat
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from umpteen.data.decompress import DamagedError, decompress, find_kind
 from umpteen.errors import DataError
 
 PathLike = str | os.PathLike[str]
@@ -50,23 +50,14 @@ def read_chunks(path: PathLike, size: int | None = _CHUNK) -> Iterator[bytes]:
         start = file.read(10)
         while 0 < len(start) < 10 and (more := file.read(10 - len(start))):  # a pipe may give less than was asked
             start += more
+        kind = find_kind(start)
+        if kind is None:
+            yield from _pieces(_rewound(file, start), -1 if size is None else size)
+            return
         try:
-            if start.startswith(b"\x1f\x8b"):
-                yield from _pieces(gzip.GzipFile(fileobj=_rewound(file, start)), read_size)
-            elif start.startswith(b"BZh") and start[4:] in (b"1AY&SY", b"\x17rE8P\x90"):  # the second has no content
-                yield from _pieces(bz2.BZ2File(_rewound(file, start)), read_size)
-            elif start.startswith(b"\xfd7zXZ\0"):
-                yield from _pieces(lzma.LZMAFile(_rewound(file, start)), read_size)  # noqa: SIM115
-            elif start.startswith(b"\x28\xb5\x2f\xfd"):
-                yield from _read_zstd(start, file, read_size)
-            else:
-                yield from _pieces(_rewound(file, start), -1 if size is None else size)
-        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, _Damaged) as error:
-            raise DataError(f"{path}: the compressed data is damaged or cut short ({error})") from error
-
-
-class _Damaged(Exception):
-    """What a decompressor said about its data, where its own exception does not tell that from other troubles."""
+            yield from decompress(kind, _rewound(file, start).read, read_size)
+        except DamagedError as error:
+            raise DataError(f"{path}: the compressed data ({kind}) is damaged or cut short: {error}") from error
 
 
 def _rewound(file: IO[bytes], start: bytes) -> IO[bytes]:
@@ -92,41 +83,9 @@ class _Prefixed:
         return self._rest.read(n)
 
 
-def _pieces(file: Any, size: int) -> Iterator[bytes]:
-    while True:
-        try:
-            piece = file.read(size)
-        except OSError as error:
-            if isinstance(file, bz2.BZ2File) and error.errno is None:
-                raise _Damaged(str(error)) from error
-            raise
-        if not piece:
-            return
+def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
+    while piece := file.read(size):
         yield piece
-
-
-def _read_zstd(start: bytes, file: IO[bytes], size: int) -> Iterator[bytes]:
-    import zstandard
-
-    # The library's stream reader takes a truncated file for a whole one; its frame objects know better.
-    frame = zstandard.ZstdDecompressor().decompressobj()
-    inside = False
-    chunk = start
-    while chunk or (chunk := file.read(size)):
-        inside = True
-        try:
-            piece = frame.decompress(chunk)
-        except zstandard.ZstdError as error:
-            raise _Damaged(str(error)) from error
-        if piece:
-            yield piece
-        chunk = b""
-        if frame.eof:
-            chunk = frame.unused_data
-            frame = zstandard.ZstdDecompressor().decompressobj()
-            inside = False
-    if inside:
-        raise _Damaged("the last frame does not end")
 
 
 @contextlib.contextmanager
