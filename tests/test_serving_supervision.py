@@ -415,5 +415,5 @@ def test_a_signature_sees_every_file(two, tmp_path):
     with pytest.raises(umpteen.errors.ModelMissingError, match="holds no manifest.json"):
         sign(str(path))
     os.mkfifo(path / "manifest.json")
-    with pytest.raises(umpteen.errors.ModelFormatError, match="plain file"):
+    with pytest.raises(umpteen.errors.ModelCorruptError, match="must be a regular file, but is a pipe"):
         digest(path)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
-from umpteen.errors import DataError, ModelError
+from umpteen.errors import DataError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.explaining import TextExplanation, add_up
 from umpteen.models.explanation import Explanation
@@ -29,8 +29,8 @@ from umpteen.serving.counts import Counts
 from umpteen.serving.kept import read_metrics
 from umpteen.serving.problems import Problem, without_trace
 from umpteen.serving.settings import Settings
-from umpteen.serving.versions import digest
-from umpteen.storage.manifest import MANIFEST
+from umpteen.serving.versions import shorten
+from umpteen.storage.steady import MANIFEST
 from umpteen.storage.store import ModelReader
 from umpteen.tagger import Tagger, load
 from umpteen.text.tfidf import WordCounts
@@ -63,20 +63,18 @@ class OpenModel:
 
     def __init__(self, path: str, threads: int) -> None:
         resolved = Path(path).resolve()  # a link may be turned to another model while this one is opened
-        self.version, self._directory = digest(resolved), resolved.name
-        loaded = load(resolved)
+        self._reader = ModelReader(resolved)
+        self.version, self._directory = shorten(self._reader.version), resolved.name
+        loaded = load(self._reader)
         self.model: TrainedModel = loaded.fitted() if isinstance(loaded, Tagger) else loaded
         self._threads = threads
         self._pace = Pace()
         self.tagger: Tagger | None = loaded if isinstance(loaded, Tagger) and loaded.features_ is not None else None
         self.takes = "text" if self.tagger is not None else "features"
         self.label, self._begin = _namers(self.model.label_names)
-        self._reader = ModelReader(resolved)
-        self._metrics = read_metrics(resolved)
+        self._metrics = read_metrics(self._reader)
         self._changed = as_time((resolved / MANIFEST).stat().st_mtime)
         self._warm_up()
-        if digest(resolved) != self.version:
-            raise ModelError(f"{path}: the model was replaced while it was opened")
 
     def _warm_up(self) -> None:
         """What only a first request would load."""

@@ -14,7 +14,6 @@ into it to go back, remove it to go on.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -23,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from umpteen.errors import ModelError, ModelFormatError, ModelMissingError
-from umpteen.storage.manifest import MANIFEST
+from umpteen.storage.steady import MANIFEST
+from umpteen.storage.store import read_version
 
 CURRENT = "current"
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
@@ -31,7 +31,6 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
 _DIGITS = 12
 #: More than any model has, and few enough to look at every other second.
 _MOST_FILES = 100_000
-_LARGEST_MANIFEST = 1 << 30
 
 
 def candidates(path: str) -> list[str]:
@@ -106,14 +105,10 @@ def same_directory(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -
 
 
 def digest(path: str | Path) -> str:
-    """The version of a model: a short hash of its manifest, which has the hash of every array in it."""
-    file = Path(path) / MANIFEST
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not keep us waiting
-    except FileNotFoundError:
-        raise ModelMissingError(f"{path}: holds no {MANIFEST}, so it is not a model directory") from None
-    with os.fdopen(descriptor, "rb") as handle:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_MANIFEST:
-            raise ModelFormatError(f"{file}: must be a plain file of at most {_LARGEST_MANIFEST} bytes")
-        return hashlib.file_digest(handle, "sha256").hexdigest()[:_DIGITS]
+    """The version of a model that is there now, shortened."""
+    return shorten(read_version(path))
+
+
+def shorten(version: str) -> str:
+    """A model's version, a hash of its manifest, in as many digits as are shown."""
+    return version[:_DIGITS]
