@@ -285,7 +285,7 @@ def test_a_damaged_rule_is_refused(blend, wrong):
         arrays["coefficients"] = arrays["coefficients"] * np.inf
     else:
         arrays[wrong] = arrays[wrong][:-1]
-    with pytest.raises(ModelCorruptError, match="a blend needs"):
+    with pytest.raises(ModelCorruptError, match="a blend must have"):
         Rule.from_part(Part(arrays), 3)
 
 

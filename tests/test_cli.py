@@ -361,7 +361,7 @@ def test_a_blend_is_not_pruned(capsys, monkeypatch, tmp_path, tiny):
     command = ("prune", tmp_path / "blend", "--delta", "0.1", "--model", tmp_path / "new")
     got, err = fails(capsys, monkeypatch, *map(str, command))
     assert got == 1
-    assert err == "error: only linear models have weights to prune, but this is a blend model\n"
+    assert err == "error: only linear models have weights to prune, but this model is of the family blend\n"
 
 
 def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):

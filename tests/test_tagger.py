@@ -249,7 +249,7 @@ def test_a_damaged_vocabulary_is_refused(cook, tmp_path):
     file = tmp_path / "m" / "manifest.json"
     manifest = json.loads(file.read_text())
     file.write_text(json.dumps(manifest | {"text": "x"}))
-    with pytest.raises(ParamError, match="not trained on text"):
+    with pytest.raises(ModelCorruptError, match="a model of texts needs label names"):
         umpteen.load(tmp_path / "m")
     manifest["parts"]["vocabulary"]["scalars"]["tfidf"]["floob"] = 1
     file.write_text(json.dumps(manifest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
 
@@ -163,6 +164,74 @@ def test_a_tagger_with_unknown_parameters_suggests_and_warns(tmp_path):
     assert tagger.suggest("a tax on wine") == want
 
 
+@pytest.mark.parametrize("version", ["99.0.0rc1", "99.0.dev3", "v99.0.0"])
+def test_versions_before_a_release_are_newer_too(version):
+    assert is_newer({"umpteen_version": version})
+
+
+@pytest.mark.parametrize(("key", "value"), [("normalize", "l1"), ("power", 2.0)])
+def test_unknown_values_of_a_newer_version_are_named_as_that(saved, key, value):
+    def change(manifest):
+        newer(manifest)
+        manifest["preprocessing"][key] = value
+
+    with pytest.raises(ModelFormatError, match="made by a newer umpteen"):
+        umpteen.load(rewrite(saved, change))
+
+
+def test_damaged_parameters_are_the_models_fault(saved):
+    def change(manifest):
+        manifest["params"] |= {"C": "x", "prune": ["y"]}
+
+    model = umpteen.load(rewrite(saved, change))
+    with pytest.raises(ModelCorruptError, match="the model's parameters cannot be used: C must be"):
+        method_of(model)
+    with pytest.raises(ParamError, match="prune must be a finite number"):
+        model.pruned(0.1)
+    rewrite(saved, lambda manifest: manifest["params"].update(engine="ray"))  # a file does not say how to compute
+    with pytest.raises(ModelFormatError, match="no parameter 'engine'"):
+        method_of(umpteen.load(saved))
+
+
+# --- taggers --------------------------------------------------------------------------------------------------------
+
+TEXTS, LABELS = ["herring quotas", "wine tax", "herring tax"] * 8, [["fish"], ["tax"], ["fish", "tax"]] * 8
+
+
+def test_a_tagger_that_cannot_be_trained_refuses(tmp_path):
+    members = [umpteen.Tagger(name, calibration=0).fit(TEXTS, LABELS) for name in ("dismec", "centroid")]
+    umpteen.Blend(members).fit(*members[0].encode(TEXTS, LABELS), tmp_path / "blend")
+    tagger = umpteen.load(tmp_path / "blend")
+    assert tagger.suggest("wine tax", 1)[0][0] == "tax"
+    with pytest.raises(ParamError, match="cannot be trained: its method is blend"):
+        tagger.fit(TEXTS, LABELS)
+    with pytest.raises(ParamError, match="only one-vs-rest methods can learn new labels alone, .* is blend"):
+        tagger.add_labels(["whale"], [["mammal"]])
+
+
+def test_a_tagger_adds_labels_with_its_own_method():
+    trained = []
+
+    class Mine(umpteen.DiSMEC):
+        name = "mine"
+
+        def train_labels(self, data, labels, resources):
+            trained.append(len(labels))
+            return super().train_labels(data, labels, resources)
+
+    tagger = umpteen.Tagger(Mine(), calibration=0).fit(TEXTS, LABELS)
+    tagger.add_labels([*TEXTS, "whale watching"], [*LABELS, ["mammal"]])
+    assert trained == [2, 1]
+    assert list(tagger.classes_) == ["fish", "tax", "mammal"]
+
+
+@pytest.mark.parametrize("damage", [{"text": 5}, {"text": {"features": "wordpiece"}}])
+def test_damaged_facts_of_text_are_refused(tmp_path, damage):
+    umpteen.Tagger("centroid").fit(TEXTS, LABELS, tmp_path / "m")
+    with pytest.raises((ModelCorruptError, ModelFormatError), match=r"m: "):
+        umpteen.load(rewrite(tmp_path / "m", lambda manifest: manifest.update(damage)))
+
+
 # --- other settings -------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +277,56 @@ def test_defaults_are_written_once():
         umpteen.PfastreXML(colour=1)
 
 
+def test_a_method_of_a_model_trains_its_tree_anew(tiny):
+    tree = umpteen.LabelTree(branching=2, max_leaf=2)
+    model = umpteen.DiSMEC(candidate_tree=tree, n_candidates=3).fit(tiny.X, tiny.Y).model_
+    other = umpteen.make_synthetic(300, 200, 40, seed=99)
+    again = umpteen.DiSMEC.from_model(model).fit(other.X, other.Y)
+    fresh = umpteen.DiSMEC(candidate_tree=tree, n_candidates=3).fit(other.X, other.Y)
+    assert again.score(other.X, other.Y) == fresh.score(other.X, other.Y)
+
+
+def test_the_tree_of_a_model_can_be_configured_and_saved(tiny, tmp_path):
+    tree = umpteen.LabelTree(branching=2, max_leaf=2, beam=5)
+    model = umpteen.DiSMEC(candidate_tree=tree, n_candidates=10).fit(tiny.X, tiny.Y).model_
+    other = model.configured(beam=np.int64(1), n_candidates=np.int64(4))
+    assert model.settings() == {"beam": 5, "n_candidates": 10}
+    assert other.settings() == {"beam": 1, "n_candidates": 4}
+    other.save(tmp_path / "m")
+    again = umpteen.load(tmp_path / "m")
+    assert again.settings() == other.settings()
+    np.testing.assert_array_equal(again.predict_topk(tiny.X)[0], other.predict_topk(tiny.X)[0])
+
+
+def test_only_linear_models_have_a_tree(tiny):
+    linear = umpteen.DiSMEC(candidate_tree=umpteen.LabelTree(), n_candidates=5).fit(tiny.X, tiny.Y).model_
+    forest = umpteen.FastXML(n_trees=1).fit(tiny.X, tiny.Y).model_
+    tree = {name: part for name, part in linear.parts.items() if name.startswith("candidates-")}
+    header = forest.header | {"candidates": linear.header["candidates"]}
+    header["params"]["n_candidates"] = 5
+    with pytest.raises(ModelCorruptError, match="only linear models have a tree of candidates, but this is forest"):
+        TrainedModel.open(header, forest.parts | tree, forest.scorer.to_parts())
+
+
+def test_copies_share_no_facts_and_no_calibration(tiny):
+    first = umpteen.DiSMEC().fit(tiny.X[:200], tiny.Y[:200])
+    second = copy.copy(first)
+    second.calibrate(tiny.X[200:], tiny.Y[200:])
+    assert first.calibration_ is None
+    assert second.calibration_ is not None
+    other = first.model_.with_threads(2)
+    other.header["params"]["C"] = 7
+    assert first.model_.params["C"] == 1.0
+
+
+def test_parameters_that_are_inherited_are_given_by_name():
+    with pytest.raises(TypeError):
+        umpteen.SLEEC(3)
+    kinds = {p.name: p.kind.name for p in inspect.signature(umpteen.PfastreXML).parameters.values()}
+    assert kinds["alpha"] == "POSITIONAL_OR_KEYWORD"
+    assert kinds["n_trees"] == "KEYWORD_ONLY"
+
+
 # --- nesting --------------------------------------------------------------------------------------------------------
 
 
@@ -232,7 +351,7 @@ def test_a_nested_model_is_the_model(tiny):
 def test_blends_are_not_pruned(tiny):
     members = [umpteen.Centroid().fit(tiny.X[:200], tiny.Y[:200]), umpteen.DiSMEC().fit(tiny.X[:200], tiny.Y[:200])]
     blend = umpteen.Blend(members).fit(tiny.X[200:], tiny.Y[200:])
-    with pytest.raises(ParamError, match="only linear models have weights to prune, but this is a blend model"):
+    with pytest.raises(ParamError, match="only linear models have weights to prune, but this model is of the family blend"):
         blend.model_.pruned(0.1)
 
 

@@ -53,7 +53,7 @@ def inherits_parameters(cls: type[_P]) -> type[_P]:
     its signature list them all, so that a default is written in one place. A parameter that both have keeps the
     parent's place in the order and takes the class's own default."""
     own = {p.name: p for p in _parameters(cls) if p.kind is not inspect.Parameter.VAR_KEYWORD}
-    inherited = [own.get(p.name, p) for p in _parameters(cls.__mro__[1])]
+    inherited = [own.get(p.name, p).replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in _parameters(cls.__mro__[1])]
     known = {p.name for p in inherited}
     listed = [*(p for p in own.values() if p.name not in known), *inherited]
     first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)

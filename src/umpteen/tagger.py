@@ -7,6 +7,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +21,7 @@ from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.propensity import LabelCounts
 from umpteen.data.split import split_rows
 from umpteen.engines.base import Engine
-from umpteen.errors import DataError, ModelCorruptError, ModelError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
 from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
 from umpteen.explaining import TextExplanation, explain_in_words
@@ -35,7 +36,7 @@ from umpteen.storage.remote import is_url
 from umpteen.storage.store import ModelReader, Part, refuse_finished
 from umpteen.text.tfidf import Tfidf, WordCounts
 from umpteen.trained.loading import load_model
-from umpteen.trained.model import TrainedModel
+from umpteen.trained.model import TrainedModel, explain_newer
 
 PRECOMPUTED = "precomputed"
 _PART = "vocabulary"
@@ -92,7 +93,7 @@ class Tagger:
 
     def __init__(
         self,
-        method: Method | str | None = None,
+        method: Method | str | Untrainable | None = None,
         features: Any = None,
         calibration: float = 0.1,
         seed: int = 0,
@@ -205,8 +206,7 @@ class Tagger:
                 type(method)(**method.get_params()), data.X[~held_out], data.Y[~held_out], beside,
                 resume=resume, progress=progress, accept_finished=resume,
             )  # fmt: skip
-            first.calibrate(data.X[held_out], data.Y[held_out])
-            parts["calibration"] = first.parts["calibration"]
+            parts["calibration"] = first.calibrate(data.X[held_out], data.Y[held_out]).parts["calibration"]
         self.model_ = train_model(
             type(method)(**method.get_params()), data.X, data.Y, model_dir,
             label_names=data.label_names, resume=resume, progress=progress, extra_header=header, extra_parts=parts,
@@ -221,14 +221,21 @@ class Tagger:
         method = DiSMEC() if self.method is None else self.method
         if isinstance(method, str):
             method = method_class(method)()
+        if isinstance(method, Untrainable):
+            raise ParamError(f"this tagger was loaded and cannot be trained: {method.reason}; give it a method first")
         if not isinstance(method, Method):
             raise ParamError(f"method must be one of this package's methods, but is {method!r}"[:300])
+        share = self._check_held_out()
+        method.validate()
+        return method, share
+
+    def _check_held_out(self) -> float:
+        """The share of rows to hold out, checked."""
         share = check_number("calibration", self.calibration, 0)
         if share >= 1:
             raise ParamError(f"calibration must be a share of the rows below 1, but is {share:g}")
         check_count("seed", self.seed, low=0)
-        method.validate()
-        return method, share
+        return share
 
     def _features(self) -> Tfidf:
         if self.features is None:
@@ -262,12 +269,15 @@ class Tagger:
         has are not trained again. New labels share the probability curve and the common threshold of the old ones.
         """
         model = self.fitted()
-        method = method_of(model)
+        method: Any = type(self.method).from_model(model) if isinstance(self.method, Method) else None
+        if method is None and model.method in METHODS:
+            method = method_of(model)
         if not hasattr(method, "add_labels"):
             raise ParamError(
                 f"only one-vs-rest methods can learn new labels alone, but this model's method is {model.method}"
             )
-        method.set_params(**self._compute_params())
+        if isinstance(self.method, Method):  # how it computes, which models do not record
+            method.set_params(**{name: getattr(self.method, name) for name in COMPUTE_PARAMS})
         lists = [list(names) for names in labels]
         names, Y = encode_labels([[name for name in row if name not in model.ids_by_name] for row in lists])
         if not names:
@@ -275,10 +285,6 @@ class Tagger:
         method.add_labels(self.vectorize(texts).X, Y, names, model_dir, resume=resume, progress=progress)
         self.model_ = method.fitted()
         return self
-
-    def _compute_params(self) -> dict[str, Any]:
-        """The method's compute settings, which models do not record."""
-        return {name: getattr(self.method, name) for name in COMPUTE_PARAMS if isinstance(self.method, Method)}
 
     # --- suggest -------------------------------------------------------------------------------------------------
 
@@ -446,9 +452,13 @@ class Tagger:
         Its parameters are those the model was trained with. If this umpteen does not know them, because a newer one
         trained the model, the tagger still suggests, and warns that it cannot be trained further here.
         """
-        header = model.header.get("text")
-        if not isinstance(header, dict) or model.label_names is None:
+        if "text" not in model.header:
             raise ParamError(f"{path}: this model was not trained on text; open it with umpteen.load")
+        header = model.header["text"]
+        if not isinstance(header, dict) or model.label_names is None:
+            raise ModelCorruptError(
+                f"{path}: a model of texts needs label names and an object 'text' in its manifest"
+            )
         features = _open_features(model, header, path, trust_pattern)
         tagger = cls(
             _recipe(model, path),
@@ -456,7 +466,7 @@ class Tagger:
             **{name: header[name] for name in ("calibration", "seed") if name in header},
         )
         try:
-            tagger._check()
+            tagger._check_held_out()
         except ParamError as error:
             raise ModelCorruptError(f"{path}: {error}") from error
         tagger.model_, tagger.features_ = model, features
@@ -497,29 +507,43 @@ def load(
     return Tagger.from_model(model, path, trust_pattern=trust_pattern) if "text" in model.header else model
 
 
-def _recipe(model: TrainedModel, path: object) -> Method | str | None:
-    """The method that trained a model, not fitted; its name if this umpteen cannot build it."""
+@dataclass(frozen=True)
+class Untrainable:
+    """Stands for the method of a loaded model that this umpteen cannot train, and says why."""
+
+    method: str
+    reason: str
+
+
+def _recipe(model: TrainedModel, path: object) -> Method | Untrainable:
+    """The method that trained a model, not fitted; or why there is none."""
     if model.method not in METHODS:
-        return None  # a blend, or a method that is not installed: it cannot be trained here
+        return Untrainable(model.method, f"its method is {model.method}, which is not trained here")
     try:
         method: Method = method_of(model)
-    except (ModelError, ParamError, TypeError) as error:
+    except ModelError as error:
         warnings.warn(f"{path}: {error}. The model can suggest, but cannot be trained further here",
                       stacklevel=4)  # fmt: skip
-        return model.method
+        return Untrainable(model.method, str(error))
     del method.model_
     return method
 
 
 def _open_features(model: TrainedModel, header: dict[str, Any], path: object, trust_pattern: bool) -> Tfidf | None:
-    if header.get("features") == PRECOMPUTED:
+    kind = header.get("features")
+    if kind == PRECOMPUTED:
         return None
+    if kind != Tfidf.name:
+        error: Exception = ModelFormatError(
+            f"{path}: its features are {kind!r:.100}, which this umpteen does not have"
+        )
+        raise explain_newer(model.header, error)
     if _PART not in model.parts:
         raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
     try:
         features = Tfidf.from_part(model.parts[_PART], trust_pattern=trust_pattern)
     except ModelError as error:
-        raise type(error)(f"{path}: {error}") from error
+        raise explain_newer(model.header, type(error)(f"{path}: {error}")) from error
     if features.n_features_ != model.n_features:
         raise ModelCorruptError(f"{path}: the vocabulary does not have {model.n_features} terms")
     return features

@@ -70,7 +70,7 @@ def command(
     """
     from umpteen.data.files import read_names
     from umpteen.errors import ParamError
-    from umpteen.methods import method_of
+    from umpteen.methods import METHODS, method_of
     from umpteen.methods.base import Method
     from umpteen.tagger import Tagger, load
 
@@ -88,9 +88,10 @@ def command(
             loaded.add_labels(corpus.texts, corpus.labels, target, resume=resume, progress=True)
         typer.echo(f"labels     {n_old:,} as before, and new: {', '.join(loaded.classes_[n_old : n_old + 20])}")
         return
-    method = method_of(loaded)
+    method = method_of(loaded) if loaded.method in METHODS else None
     if not hasattr(method, "add_labels"):
         raise ParamError(f"{model}: labels can be added to one-vs-rest models, but this is {loaded.method}")
+    assert method is not None
     method.set_params(threads=threads, engine=where)
     started = time.perf_counter()
     rows = read_data(

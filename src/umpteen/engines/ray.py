@@ -289,6 +289,10 @@ class HeldModel(Engine):
         try:
             reader = open_model(self.path)
             manifest, names = reader.manifest, reader.shard_names
+            missing = [key for key in ("n_features", "n_labels", "family", "params") if key not in manifest]
+            if missing or "candidates" in manifest:
+                what = f"its manifest lacks {missing[0]}" if missing else "it has a tree of candidates"
+                raise ParamError(f"{self.path}: this model cannot be held in parts: {what}")
             self._shape = (manifest["n_features"], manifest["n_labels"])
             family = scorer_class(manifest["family"])
             if not hasattr(family, "units"):

@@ -19,7 +19,7 @@ from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
-from umpteen.errors import ModelFormatError, ParamError
+from umpteen.errors import ModelCorruptError, ModelFormatError, ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.estimator import Estimator
 from umpteen.methods.training import train_model
@@ -28,7 +28,7 @@ from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Scorer
 from umpteen.progress import Listener
 from umpteen.storage.store import Part
-from umpteen.trained.model import TrainedModel, explain_newer
+from umpteen.trained.model import explain_newer
 
 #: Parameters for how to compute, not what: the model's bytes do not depend on them.
 COMPUTE_PARAMS = ("threads", "engine")
@@ -132,7 +132,7 @@ class Method(Estimator):
         return {name: _plain(name, value) for name, value in self.get_params().items() if name not in left_out}
 
     @classmethod
-    def from_model(cls, model: TrainedModel) -> Self:
+    def from_model(cls, model: Any) -> Self:
         """The method that trained a model, with its parameters and the model: to add labels or trees, or to train the
         same way on other data.
 
@@ -144,18 +144,26 @@ class Method(Estimator):
         >>> umpteen.DiSMEC.from_model(model)
         DiSMEC(C=0.5)
         """
+        model = model.fitted() if hasattr(model, "fitted") else model  # a tagger
         if model.method != cls.name:
             raise ParamError(f"the model's method must be {cls.name}, but is {model.method}")
         params = {cls.renamed.get(name, name): value for name, value in model.params.items()}
         for name, now in cls.renamed_values.items():
-            if params.get(name) in now:
-                params[name] = now[params[name]]
-        unknown = [name for name in params if name not in cls.param_defaults()]
+            if isinstance(params.get(name), str):
+                params[name] = now.get(params[name], params[name])
+        unknown = [name for name in params if name not in cls.param_defaults() or name in COMPUTE_PARAMS]
         if unknown:
-            error = ModelFormatError(f"{cls.name} has no parameter {unknown[0]!r}, which the model was trained with")
+            error = ModelFormatError(
+                f"{cls.name} has no parameter {unknown[0]!r:.100}, which the model was trained with"
+            )
             raise explain_newer(model.header, error)
         method = cls(**params)
-        method.validate()
+        try:
+            method.validate()
+        except ParamError as error:
+            raise explain_newer(
+                model.header, ModelCorruptError(f"the model's parameters cannot be used: {error}")
+            ) from error
         method.model_ = model
         return method
 

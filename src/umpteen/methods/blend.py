@@ -154,12 +154,6 @@ class Blend(Estimator):
 
     # --- the trained blend --------------------------------------------------------------------------------------
 
-    def fitted(self) -> TrainedModel:
-        model = super().fitted()
-        if model.scorer.settings()["n_candidates"] != self.n_candidates:  # it may be changed after training
-            model = self.model_ = model.configured(n_candidates=self.n_candidates)
-        return model
-
     def _scorer(self) -> BlendModel:
         scorer = self.fitted().scorer
         assert isinstance(scorer, BlendModel)

@@ -36,7 +36,6 @@ from umpteen.params import check_count, check_flag, check_number
 from umpteen.progress import Listener
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
-from umpteen.trained.model import TrainedModel
 from umpteen.trained.nesting import nest_candidate_tree
 
 LOSSES = ("squared_hinge", "logistic")
@@ -246,18 +245,13 @@ class DiSMEC(DualOneVsRest):
             )
         return nest_candidate_tree(tree.fitted())
 
-    def fitted(self) -> TrainedModel:
-        model = super().fitted()
-        # It may be changed after training.
-        if model.candidate_tree is not None and model.params["n_candidates"] != self.n_candidates:
-            model = self.model_ = model.configured(n_candidates=self.n_candidates)
-        return model
-
     @classmethod
-    def from_model(cls, model: TrainedModel) -> Self:
+    def from_model(cls, model: Any) -> Self:
         method = super().from_model(model)
+        model = method.model_
         if model.candidate_tree is not None:
-            method.candidate_tree = LabelTree.from_model(model.candidate_tree)
+            # Not fitted: a method trained on other data trains its tree on them too.
+            method.candidate_tree = LabelTree(**LabelTree.from_model(model.candidate_tree).get_params())
         return method
 
     def add_labels(self, *args: Any, **options: Any) -> Self:

@@ -78,6 +78,14 @@ class Estimator(Parameters, abc.ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
         if self.model_.threads != self.threads:
             self.model_ = self.model_.with_threads(self.threads)
+        # Settings of prediction may be changed after training.
+        changed = {
+            name: getattr(self, name)
+            for name, value in self.model_.settings().items()
+            if getattr(self, name, value) != value
+        }
+        if changed:
+            self.model_ = self.model_.configured(**changed)
         return self.model_
 
     @property
@@ -129,12 +137,12 @@ class Estimator(Parameters, abc.ABC):
         return self.fitted().explain(X, label)
 
     def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> Self:
-        self.fitted().calibrate(X, Y, top_k=top_k)
+        self.model_ = self.fitted().calibrate(X, Y, top_k=top_k)
         return self
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         self.fitted().save(path, overwrite=overwrite)
 
-    for _name in ("predict_topk", "predict_topk_proba", "predict", "score", "explain", "calibrate", "save"):
-        locals()[_name].__doc__ = getattr(TrainedModel, _name).__doc__
-    del _name
+
+for _name in ("predict_topk", "predict_topk_proba", "predict", "score", "explain", "calibrate", "save"):
+    getattr(Estimator, _name).__doc__ = getattr(TrainedModel, _name).__doc__

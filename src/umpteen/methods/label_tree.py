@@ -34,7 +34,6 @@ from umpteen.params import check_count, check_number
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
-from umpteen.trained.model import TrainedModel
 
 CLUSTERINGS = ("capped", "plain", "balanced")
 #: The most children a node may have: as many as a linear shard's positions can number.
@@ -385,14 +384,6 @@ class LabelTree(Method):
             threads=threads,
             token=token,
         )
-
-    # --- 4. search ----------------------------------------------------------------------------------------------
-
-    def fitted(self) -> TrainedModel:
-        model = super().fitted()
-        if model.scorer.settings()["beam"] != self.beam:  # it may be changed after training
-            model = self.model_ = model.configured(beam=self.beam)
-        return model
 
     # --- memory -------------------------------------------------------------------------------------------------
 

@@ -200,8 +200,9 @@ class OneVsRest(LabelBlocks):
         return self
 
     def _check_same_parameters(self, model: TrainedModel) -> None:
+        trained_with = type(self).from_model(model).facts()
         for name, value in self.facts().items():
-            trained = model.params.get(name, self.param_defaults()[name])
+            trained = trained_with[name]
             if value != trained:
                 raise ParamError(
                     f"add_labels needs the parameters of the model, but {name} was {trained!r} and is {value!r}"

@@ -45,7 +45,6 @@ from umpteen.params import check_count, check_number, inherits_parameters
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
-from umpteen.trained.model import TrainedModel
 
 _ROWS_PER_CLUSTER = 5000
 _KMEANS_ROUNDS = 7
@@ -396,12 +395,6 @@ class RXML(Method):
             _, knn, sharpness = best_vote(alone[i] + train(others, [settings[i]])[0])
         return settings[i]._replace(knn=knn, sharpness=sharpness)
 
-    def fitted(self) -> TrainedModel:
-        model = super().fitted()
-        if model.scorer.settings()["index"] != self.index:  # it may be changed after training
-            model = self.model_ = model.configured(index=self.index)
-        return model
-
     def facts(self) -> dict[str, Any]:
         params = super().facts()
         chosen = self.chosen_._asdict() if hasattr(self, "chosen_") else {}
@@ -444,7 +437,7 @@ class SLEEC(RXML):
 
     name: ClassVar[str] = "sleec"
 
-    def __init__(self, embedding: str = "svp", **params: Any) -> None:
+    def __init__(self, *, embedding: str = "svp", **params: Any) -> None:
         super().__init__(embedding=embedding, **params)
 
 

@@ -180,7 +180,7 @@ class EmbeddingModel(Scorer):
     """
 
     family = "embedding"
-    meaning = "Shares of the votes of similar texts."
+    meaning = "Shares of the votes of similar training rows."
 
     def __init__(self, clusters: Iterable[Cluster], n_features: int, n_labels: int) -> None:
         self.clusters = list(clusters)

@@ -23,9 +23,9 @@ _FORMERLY = {"label tree": "label-tree"}
 
 def scorer_class(family: Any) -> type[Scorer]:
     """The class that opens and scores models of a family."""
-    family = _FORMERLY.get(family, family) if isinstance(family, str) else None
-    if family not in FAMILIES:
-        raise ModelFormatError(f"family must be one of {', '.join(FAMILIES)}, but is {family!r}")
-    module, _, name = FAMILIES[family].partition(":")
+    known = _FORMERLY.get(family, family) if isinstance(family, str) else None
+    if known not in FAMILIES:
+        raise ModelFormatError(f"family must be one of {', '.join(FAMILIES)}, but is {family!r:.100}")
+    module, _, name = FAMILIES[known].partition(":")
     found: type[Scorer] = getattr(importlib.import_module(module), name)
     return found

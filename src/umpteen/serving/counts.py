@@ -16,7 +16,7 @@ from pathlib import Path
 
 from umpteen.serving.shared import SharedMemory
 
-STATUSES = (200, 204, 304, 400, 401, 404, 405, 408, 413, 415, 421, 422, 500, 503)
+STATUSES = (200, 204, 400, 401, 404, 405, 408, 413, 415, 421, 422, 500, 503)
 #: Why a connection was ended; see `connections.py`.
 REFUSALS = (
     "idle", "timeout", "not_read", "made_room", "overloaded", "invalid_http", "header_too_large", "url_too_long",

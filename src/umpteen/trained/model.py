@@ -8,9 +8,10 @@ another (nesting.py).
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,17 +23,25 @@ from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts
 from umpteen.engines import make_engine
 from umpteen.engines.base import Engine
-from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFittedError, ParamError
+from umpteen.errors import (
+    DataError,
+    ModelCorruptError,
+    ModelError,
+    ModelFormatError,
+    NotFittedError,
+    ParamError,
+)
 from umpteen.evaluation.metrics import find_hits
 from umpteen.models.calibration import Calibration, count_labels_to_give
 from umpteen.models.explanation import Explanation
 from umpteen.models.families import scorer_class
+from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Ranking, Scorer, check_label_ids
 from umpteen.params import check_count, check_number
 from umpteen.storage.names import Names
 from umpteen.storage.saving import save_parts
 from umpteen.storage.store import Part
-from umpteen.trained.nesting import open_candidate_tree
+from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
 
 #: How far down a ranking `top_k="auto"` looks.
 _AUTO_TOP_K = 50
@@ -80,7 +89,7 @@ class TrainedModel:
     def __init__(
         self, header: Mapping[str, Any], parts: Mapping[str, Part], scorer: Scorer, threads: int | None = None
     ) -> None:
-        self.header = dict(header)
+        self.header = copy.deepcopy(dict(header))
         #: The parts of the whole model, by name: label counts, names, calibration and the like.
         self.parts = dict(parts)
         self.scorer = scorer
@@ -97,6 +106,8 @@ class TrainedModel:
         self.candidate_tree = TrainedModel.open(*nested) if nested is not None else None
         if self.candidate_tree is not None:
             check_count("n_candidates", header["params"].get("n_candidates"))
+            if not isinstance(scorer, LinearModel):
+                raise ModelCorruptError(f"only linear models have a tree of candidates, but this is {scorer.family}")
 
     @classmethod
     def open(
@@ -115,15 +126,17 @@ class TrainedModel:
         ModelCorruptError
             If anything else cannot be used.
         """
-        _check_header(header)
-        # Before the scorer, which allocates memory by the number of labels: the counts must confirm it.
-        _label_counts(header, parts)
-        _open_preprocessing(header, parts)
         try:
-            scorer = scorer_class(header["family"]).open(header, parts, shards)
-        except ModelFormatError as error:
-            raise explain_newer(header, error) from error
-        return cls(header, parts, scorer, threads)
+            _check_header(header)
+            # Before the scorer, which allocates memory by the number of labels: the counts must confirm it.
+            _label_counts(header, parts)
+            _open_preprocessing(header, parts)
+            scorer = scorer_class(header.get("family")).open(header, parts, shards)
+            return cls(header, parts, scorer, threads)
+        except (ModelError, ParamError, KeyError, TypeError) as error:
+            if is_newer(header):
+                raise explain_newer(header, error) from error
+            raise
 
     @property
     def method(self) -> str:
@@ -162,23 +175,40 @@ class TrainedModel:
         >>> model.configured(beam=20).params["beam"]
         20
         """
-        known = {*self.scorer.settings(), *(("n_candidates",) if self.candidate_tree is not None else ())}
+        known = self.settings()
         for name in settings:
             if name not in known:
                 raise ParamError(
                     f"a {self.method} model has no prediction setting {name!r}; "
                     f"it has {', '.join(sorted(known)) or 'none'}"
                 )
-        if "n_candidates" in settings:
-            check_count("n_candidates", settings["n_candidates"])
-        other = copy.copy(self)
-        other.header = self.header | {"params": self.params | settings}
+        other = self._copy()
         other.scorer = self.scorer.configured(settings)
+        params = other.header["params"]
+        params |= {name: value for name, value in other.scorer.settings().items() if name in settings}
+        if self.candidate_tree is not None:
+            if "n_candidates" in settings:
+                params["n_candidates"] = check_count("n_candidates", settings["n_candidates"])
+            if "beam" in settings:
+                other.candidate_tree = self.candidate_tree.configured(beam=settings["beam"])
+                other.header[CANDIDATE_TREE]["header"] = other.candidate_tree.header
+        return other
+
+    def settings(self) -> dict[str, Any]:
+        """The prediction settings that `configured` can change, and their values."""
+        if self.candidate_tree is None:
+            return self.scorer.settings()
+        return {**self.candidate_tree.settings(), "n_candidates": self.params["n_candidates"]}
+
+    def _copy(self) -> TrainedModel:
+        """A copy that shares all arrays, and no facts that can be changed."""
+        other = copy.copy(self)
+        other.header = copy.deepcopy(self.header)
         return other
 
     def with_threads(self, threads: int | None) -> TrainedModel:
         """The same model with another default number of threads."""
-        other = copy.copy(self)
+        other = self._copy()
         other.threads = threads
         return other
 
@@ -204,7 +234,7 @@ class TrainedModel:
         delta = check_number("delta", delta, 0)
         params = self.params
         if "prune" in params:
-            params["prune"] = max(params["prune"], delta)
+            params["prune"] = max(check_number("prune", params["prune"], 0), delta)
         header = self.header | {"params": params}
         shards = self.scorer.pruned_parts(delta)
         if model_dir is None:
@@ -363,8 +393,8 @@ class TrainedModel:
 
     # --- evaluate and explain -----------------------------------------------------------------------------------
 
-    def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> Self:
-        """Learns from held-out rows how to turn scores into probabilities, and thresholds.
+    def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> TrainedModel:
+        """A copy of the model with what held-out rows teach: how scores become probabilities, and thresholds.
 
         Parameters
         ----------
@@ -376,9 +406,8 @@ class TrainedModel:
         labels, scores = self.predict_topk(X, min(check_count("top_k", top_k), self.n_labels))
         Y = self.check_targets(Y, len(labels))
         hits = find_hits(Y, labels, self.threads)
-        self.calibration = Calibration.fit(labels, scores, hits, np.bincount(Y.indices, minlength=self.n_labels))
-        self.parts = self.parts | {"calibration": self.calibration.to_part()}
-        return self
+        found = Calibration.fit(labels, scores, hits, np.bincount(Y.indices, minlength=self.n_labels))
+        return self.with_part("calibration", found.to_part())
 
     def score(self, X: Any, Y: Any) -> float:
         """P@1 as a fraction, for scikit-learn's searches."""
@@ -437,13 +466,12 @@ class TrainedModel:
 def is_newer(header: Mapping[str, Any]) -> bool:
     """Whether a newer umpteen made the model."""
 
-    def numbers(version: Any) -> list[int]:
-        return [int(number) for number in str(version).split(".")[:3]]
+    def numbers(version: Any) -> tuple[int, ...] | None:
+        found = re.match(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", str(version)[:100])
+        return tuple(int(number or 0) for number in found.groups()) if found else None
 
-    try:
-        return numbers(header.get("umpteen_version")) > numbers(__version__)
-    except ValueError:
-        return False
+    made_by, this = numbers(header.get("umpteen_version")), numbers(__version__)
+    return made_by is not None and this is not None and made_by > this
 
 
 def explain_newer(header: Mapping[str, Any], error: Exception) -> Exception:
@@ -464,15 +492,12 @@ def _check_header(header: Mapping[str, Any]) -> None:
     if not isinstance(header.get("method"), str):
         raise ModelCorruptError(f"method must be a name, but is {header.get('method')!r:.100}")
     if not isinstance(header.get("params"), dict):
-        raise ModelCorruptError("the manifest has no params")
+        raise ModelCorruptError(f"params must be an object, but is {header.get('params')!r:.100}")
 
 
 def _open_preprocessing(header: Mapping[str, Any], parts: Mapping[str, Part]) -> Preprocessing:
     idf = parts["preprocessing"].arrays.get("idf") if "preprocessing" in parts else None
-    try:
-        return Preprocessing.from_json(header.get("preprocessing"), idf)
-    except ModelCorruptError as error:
-        raise explain_newer(header, error) from error
+    return Preprocessing.from_json(header.get("preprocessing"), idf)
 
 
 def _label_counts(header: Mapping[str, Any], parts: Mapping[str, Part]) -> NDArray[np.int64]:
