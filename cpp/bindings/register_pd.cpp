@@ -60,22 +60,6 @@ class Solver {
     }
     return nb::make_tuple(out.primal, out.dual);
   }
-  NumpyMatrix<std::int32_t> topk(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices,
-                                 const Vector<float>& data, std::int64_t top_k, int threads,
-                                 const CancelToken* token) const {
-    const CsrView X = view_csr(indptr, indices, data, X_.n_cols);
-    if (top_k < 1 || top_k > Y_.n_cols)
-      throw std::invalid_argument("top_k must be between 1 and the number of labels, but is " +
-                                  std::to_string(top_k));
-    auto labels = make_array<std::int32_t>(X.n_rows * top_k);
-    auto scores = make_array<float>(X.n_rows * top_k);
-    {
-      Control control = make_control(token);
-      const nb::gil_scoped_release release;
-      solver_.topk(X, top_k, threads, labels.get(), scores.get(), control);
-    }
-    return to_numpy(std::move(labels), X.n_rows, top_k);
-  }
   void keep_support() { solver_.keep_support(); }
 
   nb::tuple alphas() const {
@@ -148,9 +132,6 @@ void register_pd(nb::module_& m) {
            "Steps over the rows in order: (entries read and written, the gap seen on the active sets).")
       .def("objectives", &Solver::objectives, nb::arg("threads") = 1, nb::arg("token") = nb::none(),
            "(primal, dual); their sum is the duality gap.")
-      .def("topk", &Solver::topk, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-           nb::arg("data").noconvert(), nb::arg("top_k"), nb::arg("threads") = 1, nb::arg("token") = nb::none(),
-           "The best labels of other rows by the published W, -1 pads.")
       .def("keep_support", &Solver::keep_support, "From here on L2 only, on the support.")
       .def("alphas", &Solver::alphas, "CSR, rows x labels.")
       .def("set_alphas", &Solver::set_alphas, nb::arg("data").noconvert(), nb::arg("indices").noconvert(),

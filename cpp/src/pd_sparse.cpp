@@ -528,11 +528,6 @@ PdWork PdSolver::step(const std::int32_t* rows, std::int64_t n_rows, Control& co
   return work;
 }
 
-void PdSolver::topk(const CsrView& X, std::int64_t top_k, int threads, std::int32_t* labels, float* scores,
-                    Control& control) const {
-  linear_topk(state_->shards_of(-1), X, top_k, threads, labels, scores, control);
-}
-
 PdObjectives PdSolver::objectives(int threads, Control& control) {
   State& s = *state_;
   const double half = publish(threads, control);

@@ -72,15 +72,12 @@ class PdSolver {
   PdSolver(const PdSolver&) = delete;
   PdSolver& operator=(const PdSolver&) = delete;
 
-  /// Copies W out of V, by feature, for searches and scores; returns 1/2 sum |w_k|^2.
+  /// Copies W out of V, by feature, for searches; returns 1/2 sum |w_k|^2.
   double publish(int threads, Control& control);
   /// Adds the best labels that a row lacks to its active set.
   PdWork search(const std::int32_t* rows, std::int64_t n_rows, const PdSearch& how, int threads, Control& control);
   /// Minimises the dual over the active set of each row in turn, with curvature |x_i|^2, and drops labels left at 0.
   PdWork step(const std::int32_t* rows, std::int64_t n_rows, Control& control);
-  /// The best labels of other rows, by the published W; as linear_topk.
-  void topk(const CsrView& X, std::int64_t top_k, int threads, std::int32_t* labels, float* scores,
-            Control& control) const;
   /// Both objectives; publishes.
   PdObjectives objectives(int threads, Control& control);
 
