@@ -13,6 +13,11 @@
 namespace umpteen::UMPTEEN_ISA {
 namespace {
 
+/// What of the value lies beyond [-limit, limit].
+inline float soften(float value, float limit) {
+  return value > limit ? value - limit : value < -limit ? value + limit : 0.0F;
+}
+
 #if defined(__AVX512F__)
 
 struct Lanes {
@@ -27,10 +32,11 @@ inline float sum(Lanes a) { return _mm512_reduce_add_ps(a.v); }
 inline Lanes gather(const float* p, const std::int32_t* at) {
   return {_mm512_i32gather_ps(_mm512_loadu_si512(at), p, 4)};
 }
-/// What of a lies beyond [-limit, limit].
-inline Lanes soften(Lanes a, Lanes limit) {
-  const __m512 inside = _mm512_min_ps(_mm512_max_ps(a.v, _mm512_sub_ps(_mm512_setzero_ps(), limit.v)), limit.v);
-  return {_mm512_sub_ps(a.v, inside)};
+/// What of a lies beyond [-limit, limit], one limit for all lanes.
+inline Lanes soften(Lanes a, float limit) {
+  const __m512 high = _mm512_set1_ps(limit);
+  const __m512 low = _mm512_sub_ps(_mm512_setzero_ps(), high);
+  return {_mm512_sub_ps(a.v, _mm512_min_ps(_mm512_max_ps(a.v, low), high))};
 }
 /// b where a > 0, else 0
 inline Lanes keep_positive(Lanes a, Lanes b) {
@@ -74,10 +80,11 @@ inline Lanes gather(const float* p, const std::int32_t* at) {
   return {_mm256_setr_ps(p[at[0]], p[at[1]], p[at[2]], p[at[3]], p[at[4]], p[at[5]], p[at[6]], p[at[7]]),
           _mm256_setr_ps(p[at[8]], p[at[9]], p[at[10]], p[at[11]], p[at[12]], p[at[13]], p[at[14]], p[at[15]])};
 }
-inline Lanes soften(Lanes a, Lanes limit) {
-  const __m256 low = _mm256_sub_ps(_mm256_setzero_ps(), limit.lo);
-  return {_mm256_sub_ps(a.lo, _mm256_min_ps(_mm256_max_ps(a.lo, low), limit.lo)),
-          _mm256_sub_ps(a.hi, _mm256_min_ps(_mm256_max_ps(a.hi, low), limit.lo))};
+inline Lanes soften(Lanes a, float limit) {
+  const __m256 high = _mm256_set1_ps(limit);
+  const __m256 low = _mm256_sub_ps(_mm256_setzero_ps(), high);
+  return {_mm256_sub_ps(a.lo, _mm256_min_ps(_mm256_max_ps(a.lo, low), high)),
+          _mm256_sub_ps(a.hi, _mm256_min_ps(_mm256_max_ps(a.hi, low), high))};
 }
 inline Lanes keep_positive(Lanes a, Lanes b) {
   const __m256 zero = _mm256_setzero_ps();
@@ -132,13 +139,9 @@ inline Lanes gather(const float* p, const std::int32_t* at) {
   for (int i = 0; i < 16; ++i) r.v[i / 4][i % 4] = p[at[i]];
   return r;
 }
-inline Lanes soften(const Lanes& a, const Lanes& limit) {
+inline Lanes soften(const Lanes& a, float limit) {
   Lanes r;
-  for (int i = 0; i < 16; ++i) {
-    const float value = a.v[i / 4][i % 4];
-    const float most = limit.v[i / 4][i % 4];
-    r.v[i / 4][i % 4] = value > most ? value - most : value < -most ? value + most : 0;
-  }
+  for (int i = 0; i < 16; ++i) r.v[i / 4][i % 4] = soften(a.v[i / 4][i % 4], limit);
   return r;
 }
 inline Lanes keep_positive(const Lanes& a, const Lanes& b) {
@@ -170,7 +173,7 @@ inline float multiply_add(float a, float b, float c) {
 }
 
 /// e^x to a few units in the last place, without a branch, so that loops over it become vector code. x is cut off at
-/// ±87, where float32 ends.
+/// -87 and 87, where float32 ends.
 inline float exponential(float x) {
   x = x < -87.0F ? -87.0F : x;
   x = x > 87.0F ? 87.0F : x;

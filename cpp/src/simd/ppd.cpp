@@ -5,23 +5,18 @@
 namespace umpteen::UMPTEEN_ISA {
 namespace {
 
-inline float soften(float value, float limit) {
-  return value > limit ? value - limit : value < -limit ? value + limit : 0.0F;
-}
-
 /// sum of data[i] * soft(v[indices[i]], limit): the threshold is applied where v is read, so that one array is kept
 /// current and not two.
 float dot_soft(const std::int32_t* indices, const float* data, std::int64_t n, const float* v, float limit) {
   std::int64_t i = 0;
   float total = 0;
   if (n >= 16) {
-    const Lanes limits = broadcast(limit);
     Lanes sums[2] = {broadcast(0), broadcast(0)};
     for (; i + 32 <= n; i += 32)
       for (int j = 0; j < 2; ++j)
-        sums[j] = multiply_add(load(data + i + 16 * j), soften(gather(v, indices + i + 16 * j), limits), sums[j]);
+        sums[j] = multiply_add(load(data + i + 16 * j), soften(gather(v, indices + i + 16 * j), limit), sums[j]);
     if (i + 16 <= n) {
-      sums[0] = multiply_add(load(data + i), soften(gather(v, indices + i), limits), sums[0]);
+      sums[0] = multiply_add(load(data + i), soften(gather(v, indices + i), limit), sums[0]);
       i += 16;
     }
     total = sum(add(sums[0], sums[1]));
