@@ -11,7 +11,6 @@ void register_linear(nanobind::module_& m);
 void register_newton(nanobind::module_& m);
 void register_pd(nanobind::module_& m);
 void register_ppd(nanobind::module_& m);
-void register_panel(nanobind::module_& m);
 void register_forest(nanobind::module_& m);
 void register_embedding(nanobind::module_& m);
 }  // namespace umpteen
@@ -30,7 +29,6 @@ NB_MODULE(_native, m) {
   umpteen::register_newton(m);
   umpteen::register_pd(m);
   umpteen::register_ppd(m);
-  umpteen::register_panel(m);
   umpteen::register_forest(m);
   umpteen::register_embedding(m);
 }

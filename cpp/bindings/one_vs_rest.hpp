@@ -6,58 +6,50 @@
 #include <vector>
 
 #include "common.hpp"
-#include "umpteen/newton_svm.hpp"
 
 namespace umpteen {
 
-/// Weights as CSR (labels x features), biases, and what it took, one array each.
-inline nb::dict solutions_to_dict(std::vector<SvmSolution> solutions) {
-  std::int64_t nnz = 0;
-  for (const SvmSolution& s : solutions) nnz += static_cast<std::int64_t>(s.features.size());
+/// The rows of each label, with one cost per label.
+inline CsrView view_labels(const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
+                           const Vector<float>& positive_cost, std::int64_t n_rows) {
+  const CsrView labels = view_csr(label_indptr, label_rows, nullptr, n_rows);
+  if (static_cast<std::int64_t>(positive_cost.size()) != labels.n_rows)
+    throw std::invalid_argument("there must be one positive_cost per label, but there are " +
+                                std::to_string(positive_cost.size()) + " for " + std::to_string(labels.n_rows));
+  return labels;
+}
+
+/// One field of all solutions as an array.
+template <typename Solution, typename T>
+NumpyVector<T> collect(const std::vector<Solution>& solutions, T Solution::* field) {
+  const auto n = static_cast<std::int64_t>(solutions.size());
+  auto out = make_array<T>(n);
+  for (std::size_t l = 0; l < solutions.size(); ++l) out[l] = solutions[l].*field;
+  return to_numpy(std::move(out), n);
+}
+
+/// One sparse row per solution, as the data, indices and indptr of a CSR matrix. Frees the rows as it goes: two
+/// copies of one label at a time, not of all.
+template <typename Solution>
+nb::tuple collect_rows(std::vector<Solution>& solutions, std::vector<std::int32_t> Solution::* columns,
+                       std::vector<float> Solution::* values) {
   const auto n = static_cast<std::int64_t>(solutions.size());
   auto indptr = make_array<std::int64_t>(n + 1);
+  indptr[0] = 0;
+  for (std::int64_t l = 0; l < n; ++l)
+    indptr[l + 1] = indptr[l] + static_cast<std::int64_t>((solutions[static_cast<std::size_t>(l)].*columns).size());
+  const std::int64_t nnz = indptr[n];
   auto indices = make_array<std::int32_t>(nnz);
   auto data = make_array<float>(nnz);
-  auto biases = make_array<float>(n);
-  auto objective = make_array<double>(n);
-  auto gradient = make_array<double>(n);
-  auto rounds = make_array<std::int64_t>(n);
-  auto gradients = make_array<std::int64_t>(n);
-  auto newton_steps = make_array<std::int64_t>(n);
-  auto cg_steps = make_array<std::int64_t>(n);
-  auto active_rows = make_array<std::int64_t>(n);
-  auto checked_rows = make_array<std::int64_t>(n);
-  indptr[0] = 0;
   for (std::int64_t l = 0; l < n; ++l) {
-    SvmSolution& s = solutions[static_cast<std::size_t>(l)];
-    std::copy(s.features.begin(), s.features.end(), indices.get() + indptr[l]);
-    std::copy(s.weights.begin(), s.weights.end(), data.get() + indptr[l]);
-    indptr[l + 1] = indptr[l] + static_cast<std::int64_t>(s.features.size());
-    biases[l] = s.bias;
-    objective[l] = s.objective;
-    gradient[l] = s.gradient;
-    rounds[l] = s.rounds;
-    gradients[l] = s.gradients;
-    newton_steps[l] = s.newton_steps;
-    cg_steps[l] = s.cg_steps;
-    active_rows[l] = s.active_rows;
-    checked_rows[l] = s.checked_rows;
-    s = {};  // two copies of one label at a time, not of all
+    Solution& s = solutions[static_cast<std::size_t>(l)];
+    std::copy((s.*columns).begin(), (s.*columns).end(), indices.get() + indptr[l]);
+    std::copy((s.*values).begin(), (s.*values).end(), data.get() + indptr[l]);
+    (s.*columns) = {};
+    (s.*values) = {};
   }
-  nb::dict out;
-  out["indptr"] = to_numpy(std::move(indptr), n + 1);
-  out["indices"] = to_numpy(std::move(indices), nnz);
-  out["data"] = to_numpy(std::move(data), nnz);
-  out["bias"] = to_numpy(std::move(biases), n);
-  out["objective"] = to_numpy(std::move(objective), n);
-  out["gradient"] = to_numpy(std::move(gradient), n);
-  out["rounds"] = to_numpy(std::move(rounds), n);
-  out["gradients"] = to_numpy(std::move(gradients), n);
-  out["newton_steps"] = to_numpy(std::move(newton_steps), n);
-  out["cg_steps"] = to_numpy(std::move(cg_steps), n);
-  out["active_rows"] = to_numpy(std::move(active_rows), n);
-  out["checked_rows"] = to_numpy(std::move(checked_rows), n);
-  return out;
+  return nb::make_tuple(to_numpy(std::move(data), nnz), to_numpy(std::move(indices), nnz),
+                        to_numpy(std::move(indptr), n + 1));
 }
 
 }  // namespace umpteen

@@ -52,7 +52,7 @@ nb::dict solve_l1_binding(const Vector<std::int64_t>& indptr, const Vector<std::
     Control control = make_control(token);
     const nb::gil_scoped_release release;
     report = L1Newton<std::int32_t>().solve(
-        loss == "logistic" ? L1Loss::logistic : L1Loss::squared_hinge,
+        loss == "logistic" ? MarginLoss::kLogistic : MarginLoss::kSquaredHinge,
         {{n_rows, columns.n_rows, columns.indptr, columns.indices, columns.data}, sign.data(), cost.data(), {}},
         {eps, max_outer, max_inner, 0}, w.get(), control, 0);
   }

@@ -4,9 +4,9 @@
 #include <limits>
 #include <memory>
 
+#include "half.hpp"
 #include "umpteen/aligned.hpp"
 #include "umpteen/embedding.hpp"
-#include "umpteen/half.hpp"
 #include "umpteen/ranking.hpp"
 #include "umpteen/simd.hpp"
 

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "column_stack.hpp"
+#include "half.hpp"
 #include "node_splitter.hpp"
-#include "umpteen/half.hpp"
 #include "umpteen/random.hpp"
 
 namespace umpteen {

@@ -33,7 +33,7 @@ double sum_of_magnitudes(const float* w, std::int64_t n) {
 }  // namespace
 
 template <typename Row>
-L1Report L1Newton<Row>::solve(L1Loss loss, const L1Problem<Row>& problem, const L1Options& options, float* w,
+L1Report L1Newton<Row>::solve(MarginLoss loss, const L1Problem<Row>& problem, const L1Options& options, float* w,
                               Control& control, int worker) {
   const ColumnsView<Row>& X = problem.X;
   const auto n_rows = static_cast<std::size_t>(X.n_rows);

@@ -4,11 +4,11 @@
 #include <memory>
 #include <numeric>
 
+#include "half.hpp"
 #include "local_rows.hpp"
 #include "umpteen/aligned.hpp"
-#include "umpteen/half.hpp"
 #include "umpteen/label_tree.hpp"
-#include "umpteen/newton_panel.hpp"
+#include "umpteen/newton_all_rows.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen {
@@ -31,7 +31,7 @@ class NodeSolver {
     local_.gather(rows_.data(), static_cast<std::int64_t>(rows_.size()));
     check_in();
     costs_.assign(positive_ptr_.size() - 1, 1.0F);
-    const std::vector<SvmSolution> solutions = solve_children(threads, control, worker);
+    const std::vector<OneVsRestSolution> solutions = solve_children(threads, control, worker);
     NodeWeights out = pack(solutions);
     check_in();
     if (problem_.near < std::numeric_limits<float>::infinity()) find_near(node, solutions, out, check_in);
@@ -66,29 +66,30 @@ class NodeSolver {
     for (std::int32_t& row : positives_) row = place_[size(row)];
   }
 
-  std::vector<SvmSolution> solve_children(int threads, Control& control, int worker) const {
-    SvmProblem svm{};
-    svm.X = local_.view();
-    svm.label_indptr = positive_ptr_.data();
-    svm.label_rows = positives_.data();
-    svm.positive_cost = costs_.data();
-    svm.n_labels = static_cast<std::int64_t>(costs_.size());
-    svm.C = problem_.C;
-    svm.bias = problem_.bias;
-    svm.eps = problem_.eps;
-    svm.prune = problem_.prune;
-    svm.max_rounds = problem_.max_rounds;
-    return solve_panels(svm, PanelLoss::kSquaredHinge, threads, control, worker);
+  std::vector<OneVsRestSolution> solve_children(int threads, Control& control, int worker) const {
+    const OneVsRestProblem svms{
+        .X = local_.view(),
+        .label_indptr = positive_ptr_.data(),
+        .label_rows = positives_.data(),
+        .positive_cost = costs_.data(),
+        .n_labels = static_cast<std::int64_t>(costs_.size()),
+        .C = problem_.C,
+        .bias = problem_.bias,
+        .eps = problem_.eps,
+        .prune = problem_.prune,
+        .max_rounds = problem_.max_rounds,
+    };
+    return solve_all_rows(svms, MarginLoss::kSquaredHinge, threads, control, worker);
   }
 
   /// Feature by feature, over the features that are left.
-  NodeWeights pack(const std::vector<SvmSolution>& solutions) {
+  NodeWeights pack(const std::vector<OneVsRestSolution>& solutions) {
     NodeWeights out;
     counts_.assign(local_.features().size(), 0);
     float largest = 0;
     bool finite = true;
     for (std::size_t c = 0; c < solutions.size(); ++c) {
-      const SvmSolution& s = solutions[c];
+      const OneVsRestSolution& s = solutions[c];
       for (const std::int32_t f : s.features) ++counts_[size(f)];
       for (const float w : s.weights) {
         largest = std::max(largest, std::abs(w));
@@ -132,7 +133,7 @@ class NodeSolver {
   /// The node's rows that a child's classifier takes for its own, or nearly so, though they are not. None for a child
   /// that is a label: nothing is below it.
   template <typename CheckIn>
-  void find_near(std::int64_t node, const std::vector<SvmSolution>& solutions, NodeWeights& out,
+  void find_near(std::int64_t node, const std::vector<OneVsRestSolution>& solutions, NodeWeights& out,
                  const CheckIn& check_in) {
     const CsrView X = local_.view();
     const std::int64_t first_child = problem_.child_ptr[node];
@@ -149,7 +150,7 @@ class NodeSolver {
       const std::size_t n = std::min<std::size_t>(kPanelLabels, inner_.size() - first);
       const auto put = [&](bool zero) {
         for (std::size_t lane = 0; lane < n; ++lane) {
-          const SvmSolution& s = solutions[size(inner_[first + lane])];
+          const OneVsRestSolution& s = solutions[size(inner_[first + lane])];
           for (std::size_t i = 0; i < s.features.size(); ++i)
             panel_[size(s.features[i]) * kPanelLabels + lane] = zero ? 0.0F : s.weights[i];
         }

@@ -210,7 +210,7 @@ class NodeSplitter {
     L1Options solver = options_.solver;
     solver.seed = seed_;
     solver.eps *= std::max(std::min(n_plus, n_minus), 1.0) / static_cast<double>(n);
-    out.solver = solver_.solve(L1Loss::logistic,
+    out.solver = solver_.solve(MarginLoss::kLogistic,
                                {X_,
                                 sign_.data(),
                                 row_cost_.data(),

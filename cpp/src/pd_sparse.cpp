@@ -48,7 +48,7 @@ class FeatureVector {
   float dot_soft(const std::uint32_t* hash, const std::int32_t* indices, const float* data, std::int64_t n,
                  float limit) const {
     if (values_.empty()) return 0;
-    if (dense_) return ppd_kernels().dot_soft(indices, data, n, values_.data(), limit);
+    if (dense_) return dual_kernels().dot_soft(indices, data, n, values_.data(), limit);
     double total = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       const std::size_t slot = find(hash, indices[i]);

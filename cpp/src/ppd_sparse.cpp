@@ -747,7 +747,7 @@ class Solver {
   const float limit_;
   const float inverse_tau_;
   const NewtonKernels& newton_ = newton_kernels();
-  const PpdKernels& ppd_ = ppd_kernels();
+  const DualKernels& ppd_ = dual_kernels();
 
   std::vector<std::unique_ptr<LabelState>> states_;
   std::vector<LabelState*> free_;

@@ -9,7 +9,7 @@ namespace umpteen {
 namespace baseline {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
-extern const PpdKernels kPpdKernels;
+extern const DualKernels kDualKernels;
 extern const PanelKernels kPanelKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
@@ -20,7 +20,7 @@ extern const EmbeddingKernels kEmbeddingKernels;
 namespace avx2 {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
-extern const PpdKernels kPpdKernels;
+extern const DualKernels kDualKernels;
 extern const PanelKernels kPanelKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
@@ -30,7 +30,7 @@ extern const EmbeddingKernels kEmbeddingKernels;
 namespace avx512 {
 extern const Kernels kKernels;
 extern const NewtonKernels kNewtonKernels;
-extern const PpdKernels kPpdKernels;
+extern const DualKernels kDualKernels;
 extern const PanelKernels kPanelKernels;
 extern const L1Kernels<std::uint16_t> kNarrowL1Kernels;
 extern const L1Kernels<std::int32_t> kL1Kernels;
@@ -45,8 +45,8 @@ namespace {
 struct Tables {
   const Kernels* scoring;
   const NewtonKernels* newton;
-  const PpdKernels* ppd;
-  const PanelKernels* logistic;
+  const DualKernels* dual;
+  const PanelKernels* panel;
   const L1Kernels<std::uint16_t>* narrow_l1;
   const L1Kernels<std::int32_t>* l1;
   const ForestKernels* forest;
@@ -54,18 +54,18 @@ struct Tables {
 };
 
 std::vector<Tables> runnable() {
-  std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels, &baseline::kPpdKernels,
+  std::vector<Tables> found{{&baseline::kKernels, &baseline::kNewtonKernels, &baseline::kDualKernels,
                              &baseline::kPanelKernels, &baseline::kNarrowL1Kernels, &baseline::kL1Kernels,
                              &baseline::kForestKernels, &baseline::kEmbeddingKernels}};
 #ifdef UMPTEEN_HAS_avx2
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
       __builtin_cpu_supports("f16c")) {
-    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kPpdKernels, &avx2::kPanelKernels,
+    found.push_back({&avx2::kKernels, &avx2::kNewtonKernels, &avx2::kDualKernels, &avx2::kPanelKernels,
                      &avx2::kNarrowL1Kernels, &avx2::kL1Kernels, &avx2::kForestKernels, &avx2::kEmbeddingKernels});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kPpdKernels, &avx512::kPanelKernels,
+      found.push_back({&avx512::kKernels, &avx512::kNewtonKernels, &avx512::kDualKernels, &avx512::kPanelKernels,
                        &avx512::kNarrowL1Kernels, &avx512::kL1Kernels, &avx512::kForestKernels,
                        &avx512::kEmbeddingKernels});
   }
@@ -102,8 +102,8 @@ const Tables& tables() {
 
 const Kernels& kernels() { return *tables().scoring; }
 const NewtonKernels& newton_kernels() { return *tables().newton; }
-const PpdKernels& ppd_kernels() { return *tables().ppd; }
-const PanelKernels& panel_kernels() { return *tables().logistic; }
+const DualKernels& dual_kernels() { return *tables().dual; }
+const PanelKernels& panel_kernels() { return *tables().panel; }
 template <>
 const L1Kernels<std::uint16_t>& l1_kernels() {
   return *tables().narrow_l1;

@@ -24,4 +24,6 @@ struct CacheLineAllocator {
 template <typename T>
 using AlignedVector = std::vector<T, CacheLineAllocator<T>>;
 
+using Floats = AlignedVector<float>;
+
 }  // namespace umpteen

@@ -64,7 +64,7 @@ template <typename Row>
 class L1Newton {
  public:
   /// Starts at w (n_cols) and leaves the result there.
-  L1Report solve(L1Loss loss, const L1Problem<Row>& problem, const L1Options& options, float* w, Control& control,
+  L1Report solve(MarginLoss loss, const L1Problem<Row>& problem, const L1Options& options, float* w, Control& control,
                  int worker);
 
   /// w.x of every row, for the last problem solved.

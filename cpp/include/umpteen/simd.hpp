@@ -31,7 +31,6 @@ struct RowPanel {
 };
 
 /// The innermost loops, one table per instruction set. The code is in src/simd/, compiled once for each.
-struct NewtonKernels;
 struct Kernels {
   const char* name;
   /// What add_row takes for sixteen labels given by a mask, in cycles, measured.
@@ -54,7 +53,7 @@ struct Kernels {
 /// Labels trained side by side.
 constexpr int kPanelLabels = 32;
 
-/// The same for training; src/simd/newton.cpp says what each computes.
+/// For training; src/simd/newton.cpp documents each.
 struct NewtonKernels {
   void (*multiply_panel)(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices,
                          const float* data, const float* panel, float* out);
@@ -69,13 +68,13 @@ struct NewtonKernels {
   std::int64_t (*find_above)(const float* value, std::int64_t n, float limit, std::int32_t* out);
 };
 
-/// And for training in the dual; src/simd/ppd.cpp.
-struct PpdKernels {
+/// For training in the dual; src/simd/dual.cpp documents each.
+struct DualKernels {
   float (*dot_soft)(const std::int32_t* indices, const float* data, std::int64_t n, const float* v, float limit);
   std::int64_t (*find_in_panel)(const float* panel, std::int64_t n_rows, const float* limits, std::int32_t* out);
 };
 
-/// And for Newton's method on panels of rows x kPanelLabels; src/simd/panel.cpp says what each computes.
+/// For Newton's method on panels of rows x kPanelLabels; src/simd/panel.cpp documents each.
 struct PanelLossKernels {
   void (*weigh_rows)(std::int64_t n_rows, const float* stepped, float C, const float* u, const float* change,
                      float* curvature, float* out);
@@ -102,10 +101,10 @@ struct PanelKernels {
   PanelLossKernels squared_hinge;
 };
 
-/// Losses of L1-regularised problems, as a function of the margin m = sign * score.
-enum class L1Loss { logistic, squared_hinge };
+/// A row's loss at its margin m = sign * score: log(1 + exp(-m)), or max(0, 1 - m)^2.
+enum class MarginLoss { kLogistic, kSquaredHinge };
 
-/// One pass of coordinate descent over a quadratic model; src/simd/l1.cpp says what it computes.
+/// One pass of coordinate descent over a quadratic model; src/simd/l1.cpp documents it.
 template <typename Row>
 struct L1Pass {
   const std::int64_t* start;  // by column: where its values are, already scaled by the roots of the diagonal
@@ -123,9 +122,9 @@ struct L1Pass {
 /// The innermost loops of L1-regularised training, for rows numbered in 16 or 32 bits.
 template <typename Row>
 struct L1Kernels {
-  void (*derivatives)(L1Loss loss, std::int64_t n, const float* wx, const float* sign, const float* cost,
+  void (*derivatives)(MarginLoss loss, std::int64_t n, const float* wx, const float* sign, const float* cost,
                       const float* root_cost, float* slope, float* root);
-  double (*total_loss)(L1Loss loss, std::int64_t n, const float* wx, const float* direction, float step,
+  double (*total_loss)(MarginLoss loss, std::int64_t n, const float* wx, const float* direction, float step,
                        const float* sign, const float* cost);
   void (*column_dots)(std::int64_t n, const std::int32_t* columns, const std::int64_t* start, const Row* rows,
                       const float* values, const float* v, float* out);
@@ -162,7 +161,7 @@ struct ForestKernels {
   float (*score_alone)(const ForestRow& row, const ForestNode& node, std::uint32_t n_features, float* found);
 };
 
-/// And of embeddings; src/simd/embedding.cpp says what each computes.
+/// For embeddings; src/simd/embedding.cpp documents each.
 struct EmbeddingKernels {
   void (*multiply_rows)(std::int64_t n_rows, const std::int64_t* indptr, const std::int32_t* indices,
                         const float* data, const float* panel, std::int64_t stride, float* out);
@@ -192,7 +191,7 @@ struct EmbeddingKernels {
 /// another.
 const Kernels& kernels();
 const NewtonKernels& newton_kernels();
-const PpdKernels& ppd_kernels();
+const DualKernels& dual_kernels();
 const PanelKernels& panel_kernels();
 template <typename Row>
 const L1Kernels<Row>& l1_kernels();  // of std::uint16_t or std::int32_t

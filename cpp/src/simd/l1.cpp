@@ -66,16 +66,17 @@ double total_of(std::int64_t n, const float* __restrict wx, const float* __restr
 }
 
 /// slope[i] = d loss / d score of row i, and root[i] = the root of its second derivative.
-void derivatives(L1Loss loss, std::int64_t n, const float* wx, const float* sign, const float* cost,
+void derivatives(MarginLoss loss, std::int64_t n, const float* wx, const float* sign, const float* cost,
                  const float* root_cost, float* slope, float* root) {
-  (loss == L1Loss::logistic ? derivatives_of<Logistic> : derivatives_of<SquaredHinge>)(n, wx, sign, cost, root_cost,
-                                                                                       slope, root);
+  (loss == MarginLoss::kLogistic ? derivatives_of<Logistic> : derivatives_of<SquaredHinge>)(n, wx, sign, cost,
+                                                                                            root_cost, slope, root);
 }
 
 /// sum over rows of cost * loss(sign * (wx + step * direction))
-double total_loss(L1Loss loss, std::int64_t n, const float* wx, const float* direction, float step, const float* sign,
-                  const float* cost) {
-  return (loss == L1Loss::logistic ? total_of<Logistic> : total_of<SquaredHinge>)(n, wx, direction, step, sign, cost);
+double total_loss(MarginLoss loss, std::int64_t n, const float* wx, const float* direction, float step,
+                  const float* sign, const float* cost) {
+  return (loss == MarginLoss::kLogistic ? total_of<Logistic> : total_of<SquaredHinge>)(n, wx, direction, step, sign,
+                                                                                       cost);
 }
 
 /// By scalar loads: gather instructions were no faster where measured.

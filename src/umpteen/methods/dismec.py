@@ -6,11 +6,11 @@ Each label has its own support vector machine with squared hinge loss:
 
 with s_i = +1 for rows that have the label and -1 for all others. The bias is one more constant feature, regularised
 as in LIBLINEAR. The problem is strictly convex, so any solver that reaches its optimum is DiSMEC; ours is Newton's
-method (cpp/include/umpteen/newton_svm.hpp), stopped by LIBLINEAR's rule, or, usually faster, PPDSparse's descent in
-the dual without its L1 term, stopped by the duality gap. Then weights smaller than `prune` are dropped.
+method (cpp/include/umpteen/newton_near_margin.hpp), stopped by LIBLINEAR's rule, or, usually faster, PPDSparse's
+descent in the dual without its L1 term, stopped by the duality gap. Then weights smaller than `prune` are dropped.
 
 With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) and everything else is the same
-(cpp/include/umpteen/newton_panel.hpp).
+(cpp/include/umpteen/newton_all_rows.hpp).
 """
 
 from __future__ import annotations

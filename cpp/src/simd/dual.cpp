@@ -41,7 +41,7 @@ std::int64_t find_in_panel(const float* panel, std::int64_t n_rows, const float*
 
 }  // namespace
 
-extern const PpdKernels kPpdKernels;
-const PpdKernels kPpdKernels{dot_soft, find_in_panel};
+extern const DualKernels kDualKernels;
+const DualKernels kDualKernels{dot_soft, find_in_panel};
 
 }  // namespace umpteen::UMPTEEN_ISA

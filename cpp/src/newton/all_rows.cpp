@@ -1,11 +1,11 @@
-#include "umpteen/newton_panel.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <stdexcept>
 
-#include "panel_lanes.hpp"
+#include "../as_size.hpp"
+#include "label_lanes.hpp"
+#include "umpteen/newton_all_rows.hpp"
 
 namespace umpteen {
 
@@ -13,46 +13,44 @@ namespace {
 
 constexpr std::int64_t kRowsPerBlock = 64;  // of a pass over X, so that what is between two kernels stays in cache
 
-/// The labels that are left, and the sum of all rows.
-struct Shared {
-  LabelQueue labels;
-  std::vector<double> total;  // n_features
+constexpr std::int64_t kBlocksPerCheck = 32;
 
-  explicit Shared(const SvmProblem& problem) : labels(problem), total(static_cast<std::size_t>(problem.X.n_cols), 0) {
-    const CsrView& X = problem.X;
-    for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) total[static_cast<std::size_t>(X.indices[i])] += X.data[i];
-  }
-};
+std::vector<double> sum_rows(const CsrView& X) {
+  std::vector<double> sum(as_size(X.n_cols), 0);
+  for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) sum[as_size(X.indices[i])] += X.data[i];
+  return sum;
+}
 
 /// Newton's method for kPanelLabels labels side by side, each lane at its own pace; a lane that is done takes the
-/// next label. Panels are rows x lanes. The objective is convex and each step ends where it still falls along the
-/// direction, or hardly rises: it falls from step to step.
+/// next label. Panels are rows x lanes or features x lanes. The objective is convex and each step ends where it still
+/// falls along the direction, or hardly rises: it falls from step to step.
 ///
-/// A label needs two things of X: products with the Hessian while it looks for a direction, and a step along it, with
-/// the gradient where it ends. Both are a multiplication of X with one vector and one of its transpose with another;
-/// so each lane may be at another place of its way while all take part in the same two readings of X.
-class PanelSolver {
+/// A label needs two things of X: products with the Hessian while it looks for a direction, and a step along that
+/// direction with the gradient at its end. Each takes one multiplication with X and one with its transpose. So lanes
+/// that are at different stages still share the same two readings of X.
+class AllRowsNewton {
  public:
-  PanelSolver(const SvmProblem& problem, PanelLoss loss, Shared& shared, Control& control, int worker,
-              SvmSolution* solutions)
+  AllRowsNewton(const OneVsRestProblem& problem, MarginLoss loss, const std::vector<double>& total, LabelQueue& queue,
+                Control& control, int worker, OneVsRestSolution* solutions)
       : problem_(problem),
         loss_(loss),
         X_(problem.X),
-        shared_(shared),
+        total_(total),
+        queue_(queue),
         control_(control),
         worker_(worker),
         solutions_(solutions),
         bias_(static_cast<float>(problem.bias)),
         block_(kRowsPerBlock * kLanes) {
     for (Floats* panel : {&weights_, &direction_, &residual_, &search_, &product_})
-      panel->resize(size(X_.n_cols + 1) * kLanes);
-    for (Floats* panel : {&u_, &change_}) panel->resize(size(X_.n_rows) * kLanes);
+      panel->resize(as_size(X_.n_cols + 1) * kLanes);
+    for (Floats* panel : {&u_, &change_}) panel->resize(as_size(X_.n_rows) * kLanes);
     if (keeps_curvature_) curvature_.resize(u_.size());
   }
 
   void solve() {
     for (int j = 0; j < kLanes; ++j) start_next(j);
-    while (std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.stage != Stage::kIdle; })) {
+    while (any_busy(lanes_)) {
       multiply();
       take_steps();
       multiply_transposed();
@@ -61,16 +59,15 @@ class PanelSolver {
   }
 
  private:
-  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-  static std::size_t at(std::int64_t row, int lane) { return size(row * kLanes + lane); }
-  bool has(int j, Stage stage) const { return lanes_[size(j)].stage == stage; }
+  static std::size_t at(std::int64_t row, int lane) { return as_size(row * kLanes + lane); }
+  bool has(int j, Stage stage) const { return lanes_[as_size(j)].stage == stage; }
   std::int64_t bias_row() const { return X_.n_cols; }
 
-  /// Calls visit(row, lane) for the positives of the lanes that are meant, among rows before `end`.
+  /// Calls visit(row, lane) for the positives before row `end` of the lanes that `is_meant` picks.
   template <typename IsMeant, typename Visit>
   void pass_positives(std::int64_t end, const IsMeant& is_meant, const Visit& visit) {
     for (int j = 0; j < kLanes; ++j) {
-      Lane& lane = lanes_[size(j)];
+      LabelLane& lane = lanes_[as_size(j)];
       if (lane.stage == Stage::kIdle || !is_meant(lane)) continue;
       for (; lane.cursor < lane.n_positive && lane.positives[lane.cursor] < end; ++lane.cursor)
         visit(lane.positives[lane.cursor], j);
@@ -79,10 +76,10 @@ class PanelSolver {
 
   template <typename Body>
   void for_each_block(const Body& body) {
-    for (Lane& lane : lanes_) lane.cursor = 0;
+    for (LabelLane& lane : lanes_) lane.cursor = 0;
     for (std::int64_t begin = 0; begin < X_.n_rows; begin += kRowsPerBlock) {
       body(begin, std::min(kRowsPerBlock, X_.n_rows - begin));
-      if (begin % (kRowsPerBlock * 32) == 0) control_.check_in(worker_);
+      if (begin % (kRowsPerBlock * kBlocksPerCheck) == 0) control_.check_in(worker_);
     }
   }
 
@@ -91,12 +88,12 @@ class PanelSolver {
   /// change_ = X search_; for lanes that take a step that is their direction, and change_ becomes the change of u.
   void multiply() {
     LaneFloats constant;
-    for (int j = 0; j < kLanes; ++j) constant[size(j)] = bias_ * search_[at(bias_row(), j)];
+    for (int j = 0; j < kLanes; ++j) constant[as_size(j)] = bias_ * search_[at(bias_row(), j)];
     for_each_block([&](std::int64_t begin, std::int64_t n) {
       float* out = change_.data() + at(begin, 0);
       newton_.multiply_panel(n, X_.indptr + begin, X_.indices, X_.data, search_.data(), out);
       kernels_.add_constants(n, constant.data(), out);
-      const auto is_meant = [](const Lane& lane) { return lane.stage == Stage::kStep; };
+      const auto is_meant = [](const LabelLane& lane) { return lane.stage == Stage::kStep; };
       pass_positives(begin + n, is_meant,
                      [&](std::int64_t row, int j) { change_[at(row, j)] = -change_[at(row, j)]; });
     });
@@ -104,8 +101,7 @@ class PanelSolver {
 
   /// Lanes with a direction go to the least of the objective along it, up to its end.
   void take_steps() {
-    if (std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.stage == Stage::kStep; }))
-      return;
+    if (!any_at(lanes_, Stage::kStep)) return;
     LaneDoubles wd{};
     LaneDoubles dd{};
     kernels_.dot_lanes(X_.n_cols + 1, weights_.data(), search_.data(), wd.data());
@@ -113,7 +109,7 @@ class PanelSolver {
 
     const LaneFloats t = find_steps(problem_, loss_, lanes_, wd, dd, u_.data(), change_.data(), control_, worker_);
     for (int j = 0; j < kLanes; ++j)
-      if (has(j, Stage::kStep) && t[size(j)] <= 0 && !lanes_[size(j)].is_aimed()) finish(j);
+      if (has(j, Stage::kStep) && t[as_size(j)] <= 0 && !lanes_[as_size(j)].is_aimed()) finish(j);
     kernels_.add_lanes(X_.n_cols + 1, weights_.data(), t.data(), search_.data(), weights_.data());
     kernels_.add_lanes(X_.n_rows, u_.data(), t.data(), change_.data(), u_.data());
   }
@@ -124,9 +120,9 @@ class PanelSolver {
     LaneFloats of_weights;
     LaneFloats of_search;
     for (int j = 0; j < kLanes; ++j) {
-      stepped[size(j)] = has(j, Stage::kStep) ? 1.0F : 0.0F;
-      of_weights[size(j)] = -stepped[size(j)];
-      of_search[size(j)] = 1 - stepped[size(j)];
+      stepped[as_size(j)] = has(j, Stage::kStep) ? 1.0F : 0.0F;
+      of_weights[as_size(j)] = -stepped[as_size(j)];
+      of_search[as_size(j)] = 1 - stepped[as_size(j)];
     }
     kernels_.combine_lanes(X_.n_cols + 1, of_weights.data(), weights_.data(), of_search.data(), search_.data(),
                            product_.data());
@@ -136,18 +132,19 @@ class PanelSolver {
       const std::size_t first = at(begin, 0);
       of_loss_.weigh_rows(n, stepped.data(), C, u_.data() + first, change_.data() + first,
                           keeps_curvature_ ? curvature_.data() + first : nullptr, block_.data());
-      const auto is_meant = [&](const Lane& lane) {
+      const auto is_meant = [&](const LabelLane& lane) {
         return lane.stage == Stage::kStep || (!keeps_curvature_ && lane.cost != 1);
       };
       pass_positives(begin + n, is_meant, [&](std::int64_t row, int j) {
-        const auto cost = static_cast<float>(lanes_[size(j)].cost);
+        const auto cost = static_cast<float>(lanes_[as_size(j)].cost);
         block_[at(row - begin, j)] *= has(j, Stage::kStep) ? -cost : cost;
         if (keeps_curvature_) curvature_[at(row, j)] *= cost;
       });
       kernels_.add_up(n, block_.data(), sums.data());
       kernels_.add_panel_rows(n, X_.indptr + begin, X_.indices, X_.data, block_.data(), product_.data());
     });
-    for (int j = 0; j < kLanes; ++j) product_[at(bias_row(), j)] += static_cast<float>(problem_.bias * sums[size(j)]);
+    for (int j = 0; j < kLanes; ++j)
+      product_[at(bias_row(), j)] += static_cast<float>(problem_.bias * sums[as_size(j)]);
   }
 
   /// A step of conjugate gradients, without a preconditioner; or, after a step, on to the next direction or label.
@@ -155,38 +152,57 @@ class PanelSolver {
     const std::int64_t n = X_.n_cols + 1;
     LaneDoubles bend{};
     kernels_.dot_lanes(n, search_.data(), product_.data(), bend.data());
+    const Moves moves = plan_moves(bend);
+    LaneDoubles rho{};
+    kernels_.step_lanes(n, moves.keep.data(), moves.forward.data(), search_.data(), direction_.data(),
+                        moves.back.data(), product_.data(), residual_.data(), rho.data());
+    const Turns turns = plan_turns(moves, rho);
+    kernels_.turn_lanes(n, turns.beta.data(), residual_.data(), turns.ready.data(), direction_.data(),
+                        search_.data());
+    for (int j = 0; j < kLanes; ++j) {
+      if (has(j, Stage::kDirection) && is_done(problem_, lanes_[as_size(j)])) finish(j);
+      if (has(j, Stage::kIdle)) start_next(j);
+    }
+  }
+
+  /// Factors by which the vectors of conjugate gradients move.
+  struct Moves {
     LaneFloats keep{};     // of residual_ and direction_
     LaneFloats forward{};  // of search_, to direction_
     LaneFloats back{};     // of product_, to residual_
+  };
+  Moves plan_moves(const LaneDoubles& bend) {
+    Moves moves;
     for (int k = 0; k < kLanes; ++k) {
-      const std::size_t j = size(k);
-      if (has(k, Stage::kStep)) back[j] = 1;
+      const std::size_t j = as_size(k);
+      if (has(k, Stage::kStep)) moves.back[j] = 1;
       if (!has(k, Stage::kDirection)) continue;
-      keep[j] = 1;
+      moves.keep[j] = 1;
       if (!(bend[j] > 0)) continue;
-      forward[j] = static_cast<float>(lanes_[j].rho / bend[j]);
+      moves.forward[j] = static_cast<float>(lanes_[j].rho / bend[j]);
       lanes_[j].fall += lanes_[j].rho * lanes_[j].rho / bend[j];
-      back[j] = -forward[j];
+      moves.back[j] = -moves.forward[j];
     }
-    LaneDoubles rho{};
-    kernels_.step_lanes(n, keep.data(), forward.data(), search_.data(), direction_.data(), back.data(),
-                        product_.data(), residual_.data(), rho.data());
+    return moves;
+  }
 
+  /// What search_ becomes: the residual plus beta times itself, or, where it is ready, the direction.
+  struct Turns {
     LaneFloats beta{};
-    LaneFloats ready{};  // 1 for a lane that has its direction now
-    for (int k = 0; k < kLanes; ++k) {
-      const std::size_t j = size(k);
-      Lane& lane = lanes_[j];
+    LaneFloats ready{};
+  };
+  Turns plan_turns(const Moves& moves, const LaneDoubles& rho) {
+    Turns turns;
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      LabelLane& lane = lanes_[j];
       if (lane.stage == Stage::kDirection) {
         ++lane.solution->cg_steps;
         ++lane.cg_steps;
-        // The residual is about what the gradient will be after the step: no shorter than it has to be.
-        const double enough = std::max(0.1 * lane.length, 0.5 * lane.stop);
-        if (rho[j] <= enough * enough || forward[j] == 0 || lane.cg_steps == kMostCgSteps) {
+        if (is_direction_good(lane, rho[j]) || moves.forward[j] == 0) {
           lane.stage = Stage::kStep;
-          ready[j] = 1;
+          turns.ready[j] = 1;
         } else {
-          beta[j] = static_cast<float>(rho[j] / lane.rho);
+          turns.beta[j] = static_cast<float>(rho[j] / lane.rho);
         }
       } else if (lane.stage == Stage::kStep) {
         ++lane.solution->gradients;
@@ -199,11 +215,7 @@ class PanelSolver {
       }
       lane.rho = rho[j];
     }
-    kernels_.turn_lanes(n, beta.data(), residual_.data(), ready.data(), direction_.data(), search_.data());
-    for (int j = 0; j < kLanes; ++j) {
-      if (has(j, Stage::kDirection) && is_done(problem_, lanes_[size(j)])) finish(j);
-      if (has(j, Stage::kIdle)) start_next(j);
-    }
+    return turns;
   }
 
   // --- one lane -----------------------------------------------------------------------------------------------
@@ -211,35 +223,51 @@ class PanelSolver {
   /// The next label that is not done where it starts, if there is one.
   void start_next(int j) {
     while (has(j, Stage::kIdle)) {
-      const std::int64_t label = shared_.labels.take();
+      const std::int64_t label = queue_.take();
       if (label < 0) return;
       start(j, label);
-      if (is_done(problem_, lanes_[size(j)])) finish(j);
+      if (is_done(problem_, lanes_[as_size(j)])) finish(j);
       control_.check_in(worker_);
     }
   }
 
   /// w = 0 and the best b for it. Then u has two values only, and the gradient follows from the sums of rows.
   void start(int j, std::int64_t label) {
-    Lane& lane = lanes_[size(j)];
+    LabelLane& lane = lanes_[as_size(j)];
     lane = make_lane(problem_, label, Stage::kDirection, solutions_);
     ++lane.solution->gradients;
-
-    const auto n_positive = static_cast<double>(lane.n_positive);
-    const auto n_negative = static_cast<double>(X_.n_rows - lane.n_positive);
-    const auto b = static_cast<float>(best_constant(lane.cost * n_positive, n_negative));
+    const auto b = static_cast<float>(best_constant(lane.cost * static_cast<double>(lane.n_positive),
+                                                    static_cast<double>(X_.n_rows - lane.n_positive)));
     const float u = b * bias_;
     const LossAt positive = loss_at(loss_, -u);
     const LossAt negative = loss_at(loss_, u);
-    const double s_positive = lane.cost * positive.slope;
-    const double s_negative = negative.slope;
-    // With P and T the sums of the label's rows and of all: minus the gradient is C (s+ P - s- (T - P)) - (0, b), and
-    // at zero C s0 (cost P - (T - P)).
+    sum_own_rows(j);
+    set_gradient(j, b, lane.cost * positive.slope, negative.slope);
+    if (loss_ == MarginLoss::kSquaredHinge && !is_done(problem_, lane) && aim(j)) {
+      fill(u_, j, 0, 0);
+      return;
+    }
+    fill(u_, j, -u, u);
+    if (keeps_curvature_)
+      fill(curvature_, j, static_cast<float>(problem_.C * lane.cost * positive.bend),
+           static_cast<float>(problem_.C * negative.bend));
+  }
+
+  /// product_ = the sum of the label's rows
+  void sum_own_rows(int j) {
+    const LabelLane& lane = lanes_[as_size(j)];
     for (std::int64_t f = 0; f <= X_.n_cols; ++f) product_[at(f, j)] = 0;
     for (std::int64_t r = 0; r < lane.n_positive; ++r) {
       const std::int64_t row = lane.positives[r];
       for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i) product_[at(X_.indices[i], j)] += X_.data[i];
     }
+  }
+
+  /// The gradient at (0, b), and when it is short enough. With P and T the sums of the label's rows and of all, and
+  /// s+ and s- the loss's slopes: minus the gradient is C (s+ P - s- (T - P)) - (0, b), and at zero C s0 (cost P - (T
+  /// - P)).
+  void set_gradient(int j, float b, double s_positive, double s_negative) {
+    LabelLane& lane = lanes_[as_size(j)];
     double here = 0;
     double at_zero = 0;
     const double s_zero = loss_at(loss_, 0).slope;
@@ -252,34 +280,27 @@ class PanelSolver {
       direction_[at(f, j)] = 0;
       residual_[at(f, j)] = search_[at(f, j)] = static_cast<float>(descent);
     };
-    for (std::int64_t f = 0; f < X_.n_cols; ++f) set(f, product_[at(f, j)], shared_.total[size(f)], 0);
-    set(bias_row(), problem_.bias * n_positive, problem_.bias * static_cast<double>(X_.n_rows), b);
+    for (std::int64_t f = 0; f < X_.n_cols; ++f) set(f, product_[at(f, j)], total_[as_size(f)], 0);
+    set(bias_row(), problem_.bias * static_cast<double>(lane.n_positive),
+        problem_.bias * static_cast<double>(X_.n_rows), b);
     if (!std::isfinite(at_zero)) refuse_overflow();
     lane.stop = short_enough(problem_, lane, std::sqrt(at_zero));
     lane.length = std::sqrt(here);
     lane.rho = here;
-    if (loss_ == PanelLoss::kSquaredHinge && !is_done(problem_, lane) && aim(j)) {
-      fill(u_, j, 0, 0);
-      return;
-    }
-    fill(u_, j, -u, u);
-    if (keeps_curvature_)
-      fill(curvature_, j, static_cast<float>(problem_.C * lane.cost * positive.bend),
-           static_cast<float>(problem_.C * negative.bend));
   }
 
   /// The values of a lane's rows, positive and negative ones.
   void fill(Floats& panel, int j, float positive, float negative) const {
-    const Lane& lane = lanes_[size(j)];
+    const LabelLane& lane = lanes_[as_size(j)];
     for (std::int64_t i = 0; i < X_.n_rows; ++i) panel[at(i, j)] = negative;
     if (positive != negative)
       for (std::int64_t r = 0; r < lane.n_positive; ++r) panel[at(lane.positives[r], j)] = positive;
   }
 
   /// The first step of a support vector machine, from 0. product_ has the sum of the label's rows. False where there
-  /// is no such direction; else u is to be 0.
+  /// is no such direction; where there is one, u must be 0.
   bool aim(int j) {
-    Lane& lane = lanes_[size(j)];
+    LabelLane& lane = lanes_[as_size(j)];
     const double own = 1 / static_cast<double>(lane.n_positive);
     const double share = 1 / static_cast<double>(X_.n_rows);
     const double b2 = problem_.bias * problem_.bias;
@@ -288,7 +309,7 @@ class PanelSolver {
     double gg = b2;
     for (std::int64_t f = 0; f < X_.n_cols; ++f) {
       const double p = product_[at(f, j)] * own;
-      const double g = shared_.total[size(f)] * share;
+      const double g = total_[as_size(f)] * share;
       pp += p * p;
       pg += p * g;
       gg += g * g;
@@ -299,7 +320,7 @@ class PanelSolver {
     for (std::int64_t f = 0; f < X_.n_cols; ++f) {
       weights_[at(f, j)] = 0;
       search_[at(f, j)] =
-          static_cast<float>(aim.own * product_[at(f, j)] * own + aim.all * shared_.total[size(f)] * share);
+          static_cast<float>(aim.own * product_[at(f, j)] * own + aim.all * total_[as_size(f)] * share);
     }
     weights_[at(bias_row(), j)] = 0;
     search_[at(bias_row(), j)] = static_cast<float>((aim.own + aim.all) * problem_.bias);
@@ -310,11 +331,14 @@ class PanelSolver {
   /// Where 1/2 b^2 + C (positive loss(-b bias) + negative loss(b bias)) is least.
   double best_constant(double positive, double negative) const {
     if (problem_.bias == 0) return 0;
+    constexpr int kMostTries = 100;
+    constexpr double kPrecision = 1e-9;
+    constexpr double kLargest = 1e3;
     // The derivative rises, and without the regulariser its zero may be infinite: with logistic loss, the log odds.
-    double low = -1e3 / problem_.bias;
+    double low = -kLargest / problem_.bias;
     double high = -low;
     double b = 0;
-    for (int i = 0; i < 100 && high - low > 1e-9 * (1 + std::abs(b)); ++i) {
+    for (int i = 0; i < kMostTries && high - low > kPrecision * (1 + std::abs(b)); ++i) {
       const LossAt of_negatives = loss_at(loss_, b * problem_.bias);
       const LossAt of_positives = loss_at(loss_, -b * problem_.bias);
       const double slope =
@@ -323,23 +347,16 @@ class PanelSolver {
                                   (negative * of_negatives.bend + positive * of_positives.bend);
       (slope > 0 ? high : low) = b;
       const double newton = b - slope / bend;
-      if (std::abs(newton - b) <= 1e-9 * (1 + std::abs(b))) break;
+      if (std::abs(newton - b) <= kPrecision * (1 + std::abs(b))) break;
       b = newton > low && newton < high ? newton : (low + high) / 2;
     }
     return b;
   }
 
   void finish(int j) {
-    Lane& lane = lanes_[size(j)];
-    lane.stage = Stage::kIdle;
-    SvmSolution& solution = *lane.solution;
-    solution.gradient = lane.stop > 0 ? lane.length / lane.stop : 0;
-    solution.active_rows = X_.n_rows * solution.gradients;
-    solution.checked_rows = X_.n_rows * solution.newton_steps;
-    double loss = of_loss_.sum_losses(X_.n_rows, u_.data() + j);
-    if (lane.cost != 1)
-      for (std::int64_t r = 0; r < lane.n_positive; ++r)
-        loss += (lane.cost - 1) * loss_at(loss_, u_[at(lane.positives[r], j)]).value;
+    LabelLane& lane = lanes_[as_size(j)];
+    OneVsRestSolution& solution = *lane.solution;
+    const double loss = end_lane(problem_, loss_, lane, u_.data() + j);
     double squared = 0;
     for (std::int64_t f = 0; f <= X_.n_cols; ++f) {
       const float w = weights_[at(f, j)];
@@ -352,24 +369,25 @@ class PanelSolver {
     solution.bias = weights_[at(bias_row(), j)] * bias_;
   }
 
-  const SvmProblem& problem_;
-  const PanelLoss loss_;
+  const OneVsRestProblem& problem_;
+  const MarginLoss loss_;
   const CsrView& X_;
-  Shared& shared_;
+  const std::vector<double>& total_;  // n_features: the sum of all rows
+  LabelQueue& queue_;
   Control& control_;
   const int worker_;
-  SvmSolution* const solutions_;
+  OneVsRestSolution* const solutions_;
   const float bias_;
-  const bool keeps_curvature_ = loss_ == PanelLoss::kLogistic;
+  const bool keeps_curvature_ = loss_ == MarginLoss::kLogistic;
   const NewtonKernels& newton_ = newton_kernels();
   const PanelKernels& kernels_ = panel_kernels();
-  const PanelLossKernels& of_loss_ = loss_ == PanelLoss::kLogistic ? kernels_.logistic : kernels_.squared_hinge;
+  const PanelLossKernels& of_loss_ = loss_kernels(loss_);
 
-  Lanes lanes_;
+  LabelLanes lanes_;
   // n_features + 1 rows, the bias's last: w, and conjugate gradients' vectors
   Floats weights_, direction_, residual_, search_, product_;
-  // n_rows rows: u = -s (w.x + b bias), of which the loss is; how it changes; the loss's second derivative, unless it
-  // is as soon computed as read
+  // n_rows rows: u = -s (w.x + b bias), minus the margin; how it changes; the loss's second derivative, unless that
+  // is as quick to compute as to read
   Floats u_, change_, curvature_;
   Floats block_;
 };
@@ -380,14 +398,15 @@ void refuse_overflow() {
   throw std::overflow_error("weights must be finite; are values of X close to the largest 32-bit float?");
 }
 
-std::vector<SvmSolution> solve_panels(const SvmProblem& problem, PanelLoss loss, int threads, Control& control,
-                                      int worker) {
-  if (loss == PanelLoss::kSquaredHinge && prefers_gram(problem))
+std::vector<OneVsRestSolution> solve_all_rows(const OneVsRestProblem& problem, MarginLoss loss, int threads,
+                                              Control& control, int worker) {
+  if (loss == MarginLoss::kSquaredHinge && prefers_gram(problem.X))
     return solve_by_gram(problem, threads, control, worker);
-  std::vector<SvmSolution> solutions(static_cast<std::size_t>(problem.n_labels));
-  Shared shared(problem);
-  share_panels(shared.labels.size(), threads, control, worker,
-               [&](int who) { PanelSolver(problem, loss, shared, control, who, solutions.data()).solve(); });
+  std::vector<OneVsRestSolution> solutions(as_size(problem.n_labels));
+  LabelQueue queue(problem);
+  const std::vector<double> total = sum_rows(problem.X);
+  share_labels(queue.size(), threads, control, worker,
+               [&](int who) { AllRowsNewton(problem, loss, total, queue, control, who, solutions.data()).solve(); });
   return solutions;
 }
 

@@ -5,32 +5,27 @@
 #include <vector>
 
 #include "umpteen/aligned.hpp"
-#include "umpteen/newton_svm.hpp"
+#include "umpteen/newton_near_margin.hpp"
 #include "umpteen/simd.hpp"
 
 namespace umpteen {
 
-using Floats = AlignedVector<float>;
+/// Rows can be packed where their features fit 16 bits.
+constexpr std::int64_t kMostPackedFeatures = 65536;
 
-/// Regularisers and how they change along a line.
-/// First and second derivative at t of the penalty of w + t d.
-std::pair<double, double> penalty_derivatives(Penalty penalty, const float* w, const float* d, std::int64_t n,
-                                              double t);
-/// The part of the (sub)gradient with the least length, where the loss has `loss` and the weight is `w`.
-float least_gradient(Penalty penalty, float w, float loss);
-
-/// Negatives that were not looked at one by one, all taken to be the mean row at their own distance from the margin.
+/// Negatives far from the margin, all taken to be the mean row, at a distance of their own.
 struct RestGroup {
   float m;
   float factor;  // 2 C times how many
 };
 
-/// A label's problem as the rows nearest to its margin see it. All other rows appear twice: in the gradient they have
-/// where the round begins, which is exact, and as a few heavy rows, which keep the steps from pushing them all over
-/// the margin. So the way found leads down for all rows too, and the rows may be few and rounded.
-class NearRows {
+/// A label's problem restricted to the rows nearest to its margin. All other rows enter in two ways: by their exact
+/// gradient where the round begins, and as a few heavy rows, which keep the steps from pushing them all over the
+/// margin. So the direction found is one of descent for all rows, though the near rows are few and rounded.
+class NearMarginRows {
  public:
-  NearRows(const SvmProblem& problem, const Floats& mean, float pack_scale, Control& control, int worker);
+  NearMarginRows(const OneVsRestProblem& problem, Penalty penalty, const Floats& mean, float pack_scale,
+                 Control& control, int worker);
 
   /// Begins a round without rows.
   void clear();
@@ -44,7 +39,7 @@ class NearRows {
   /// `loss_gradient` is that of the loss over all rows at (w, b), the bias last; `rest` stands for the rows that were
   /// not added.
   void improve(const Floats& w, float b, const Floats& loss_gradient, const std::vector<RestGroup>& rest,
-               double enough, Floats& direction, float& b_direction, SvmSolution& solution);
+               double enough, Floats& direction, float& b_direction, OneVsRestSolution& solution);
 
  private:
   struct Row {
@@ -58,11 +53,16 @@ class NearRows {
 
   void number_features();
   void pack();
+  void take_local(const Floats& from, float bias, Floats& to) const;
+  void write_direction(const Floats& w, float b, const Floats& loss_gradient, Floats& direction, float& b_direction);
   void compute_gradient();
   double gradient_length() const;
   int compute_newton_direction();
   int compute_sparse_direction();
+  void gather_columns();
+  double sweep_columns();
   bool take_step();
+  std::pair<double, double> line_derivatives(double at, double linear, float rest_slope) const;
 
   float dot(const Row& row, const float* v) const {
     if (row.packed != nullptr) return kernels_.dot_packed(row.packed, row.n, v) * unpack_;
@@ -75,7 +75,8 @@ class NearRows {
       kernels_.add_sparse(row.indices, row.data, row.n, factor, out);
   }
 
-  const SvmProblem& problem_;
+  const OneVsRestProblem& problem_;
+  const Penalty penalty_;
   const CsrView& X_;
   const Floats& mean_;
   Control& control_;
@@ -108,7 +109,8 @@ class NearRows {
   std::vector<std::int64_t> column_ptr_;  // of coordinate descent
   std::vector<std::pair<std::int32_t, float>> columns_;
   std::vector<std::int32_t> order_;
-  Floats change_;
+  Floats change_;           // of the active rows' scores
+  double rest_change_ = 0;  // of the rest groups' score
 };
 
 }  // namespace umpteen
