@@ -10,7 +10,7 @@ void register_label_tree(nanobind::module_& m);
 void register_linear(nanobind::module_& m);
 void register_newton(nanobind::module_& m);
 void register_pd(nanobind::module_& m);
-void register_ppd(nanobind::module_& m);
+void register_dual(nanobind::module_& m);
 void register_forest(nanobind::module_& m);
 void register_embedding(nanobind::module_& m);
 }  // namespace umpteen
@@ -28,7 +28,7 @@ NB_MODULE(_native, m) {
   umpteen::register_label_tree(m);
   umpteen::register_newton(m);
   umpteen::register_pd(m);
-  umpteen::register_ppd(m);
+  umpteen::register_dual(m);
   umpteen::register_forest(m);
   umpteen::register_embedding(m);
 }

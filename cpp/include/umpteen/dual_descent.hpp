@@ -8,7 +8,7 @@
 
 namespace umpteen {
 
-/// One-vs-rest with primal and dual sparsity, one problem per label:
+/// One-vs-rest with primal and dual sparsity (PPD-Sparse), one problem per label:
 ///
 ///     min over (w, b)   lambda |w|_1 + tau/2 (|w|^2 + b^2) + sum_i c_i loss(s_i (w.x_i + b * bias))
 ///
@@ -18,12 +18,13 @@ namespace umpteen {
 ///     min   tau/2 (|w|^2 + b^2) - sum_i alpha_i [+ 1/2 sum_i alpha_i^2 / c_i for the square]
 ///     v = sum_i alpha_i s_i x_i,   w = soft(v, lambda) / tau,   b = bias / tau * sum_i alpha_i s_i
 ///
-/// The sum of both objectives is the duality gap: 0 at the optimum, and never less than what is left to gain.
-struct PpdProblem {
+/// The sum of both objectives is the duality gap: 0 at the optimum, and never less than what is left to gain. With
+/// the square, lambda = 0 and tau = 1 / (2C) this is the problem of one_vs_rest.hpp divided by 2C.
+struct DualProblem {
   CsrView X;
   const std::int64_t* label_indptr;  // n_labels + 1
   const std::int32_t* label_rows;    // the rows of each label, rising
-  const std::int32_t* label_ids;     // n_labels: what each label's random numbers are drawn from, with the seed
+  const std::int32_t* label_ids;     // n_labels: each label's random numbers are drawn from this and the seed
   const float* positive_cost;        // n_labels
   std::int64_t n_labels;
   bool squared;
@@ -33,7 +34,7 @@ struct PpdProblem {
   double eps;      // stop at a gap of eps * the primal objective
   float prune;     // weights smaller than this are dropped
   int max_rounds;  // searches for violators per label at most
-  int samples;     // features drawn from w for a search while that is sampled; 0 searches exactly
+  int samples;     // features drawn from w for a sampled search; 0 searches exactly
   float cutoff;    // a sampled search reads no product w_j x_ij smaller than this
   std::uint64_t seed;
   // where to start from: the alphas of each label's rows, rising; null for none
@@ -44,14 +45,14 @@ struct PpdProblem {
 };
 
 /// The weights that are left, and what it took to find them.
-struct PpdSolution {
+struct DualSolution {
   std::vector<std::int32_t> features;
   std::vector<float> weights;
-  float bias = 0;                  // what is added to every score: b * problem.bias
+  float bias = 0;                  // added to every score: b * problem.bias
   std::vector<std::int32_t> rows;  // with alpha > 0, rising; where asked for
   std::vector<float> alphas;
   double objective = 0;             // primal, at most
-  double gap = 0;                   // and how far it is from the optimum, at most
+  double gap = 0;                   // how far that is from the optimum, at most
   std::int64_t nnz = 0;             // weights before pruning
   std::int64_t support = 0;         // rows with alpha > 0
   std::int64_t active = 0;          // rows in the active set when it was largest
@@ -60,10 +61,17 @@ struct PpdSolution {
   std::int64_t visited = 0;         // rows visited in them
   std::int64_t missed = 0;          // violators the sampled searches missed, found by the first exact one
   std::int64_t column_entries = 0;  // entries of X read by searches down the columns
-  std::int64_t panel_passes = 0;    // searches done for a panel of labels together
+  std::int64_t panel_passes = 0;    // searches shared by a panel of labels
 };
 
-/// Solves every label. A label's solution depends on itself and X only: not on the labels around it, nor on threads.
-std::vector<PpdSolution> solve_ppd(const PpdProblem& problem, int threads, Control& control);
+/// Dual coordinate descent on an active set. Each label alternates between descent on its active rows
+/// (dual/descent.cpp) and a search of all rows for those that violate their margin, which become active. A search
+/// goes down the columns of the features in w where they are few (dual/column_search.cpp). Where they are many, the
+/// label waits until kPanelLabels labels can share one reading of X (dual/panel_search.cpp), at a thirtieth of the
+/// price. A label stops when its duality gap is small enough (dual/gap.cpp), after max_rounds searches, or when
+/// float32 makes no progress.
+///
+/// A solution depends on its label and X only: not on the labels around it, nor on the threads.
+std::vector<DualSolution> solve_dual(const DualProblem& problem, int threads, Control& control);
 
 }  // namespace umpteen

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "formulas.hpp"
+#include "umpteen/parallel.hpp"
+
+namespace umpteen::dual {
+
+/// Dual coordinate descent over a label's active set in random order, until its gap is small enough. A step goes to
+/// the least of a parabola that lies above the dual (the threshold only lessens its curvature), so the dual never
+/// rises.
+class Descent {
+ public:
+  Descent(const Formulas& formulas, Control& control, int worker)
+      : formulas_(formulas), control_(control), worker_(worker) {}
+
+  void run(LabelState& state, DualSolution& solution);
+
+ private:
+  /// What a pass over the active set saw.
+  struct Pass {
+    double gap = 0;
+    double alphas = 0;  // their sum
+    float largest = 0;  // slope of a row that moved
+  };
+
+  void gather_rows(const LabelState& state);
+  Pass pass(LabelState& state, float beyond, DualSolution& solution);
+  void move(LabelState& state, ActiveRow& a, const SparseRow& row, float slope) const;
+
+  const Formulas& formulas_;
+  Control& control_;
+  const int worker_;
+
+  std::vector<std::int32_t> order_;  // places in the active set
+  std::vector<SparseRow> gathered_;  // of the active set
+  AlignedVector<std::int32_t> gathered_indices_;
+  Floats gathered_data_;
+};
+
+}  // namespace umpteen::dual
