@@ -18,15 +18,23 @@ nb::tuple project_two_simplices_binding(const Vector<double>& b, const Vector<do
 }
 
 /// A solver and the matrices it looks at.
-class Solver {
+class PdSolverBinding {
  public:
-  Solver(const Vector<std::int64_t>& X_indptr, const Vector<std::int32_t>& X_indices, const Vector<float>& X_data,
-         std::int64_t n_features, const Vector<std::int64_t>& Y_indptr, const Vector<std::int32_t>& Y_indices,
-         std::int64_t n_labels, double lambda, double C, std::int64_t n_groups, std::uint64_t seed)
+  PdSolverBinding(const Vector<std::int64_t>& X_indptr, const Vector<std::int32_t>& X_indices,
+                  const Vector<float>& X_data, std::int64_t n_features, const Vector<std::int64_t>& Y_indptr,
+                  const Vector<std::int32_t>& Y_indices, std::int64_t n_labels, double lambda, double C,
+                  std::int64_t n_groups, std::uint64_t seed)
       : X_(view_csr(X_indptr, X_indices, X_data, n_features)),
         Y_(view_csr(Y_indptr, Y_indices, nullptr, n_labels)),
         owners_(nb::make_tuple(X_indptr, X_indices, X_data, Y_indptr, Y_indices)),
-        solver_(PdProblem{check_rows(X_, Y_), Y_, lambda, C, n_groups, seed}) {}
+        solver_(PdProblem{
+            .X = check_rows(X_, Y_),
+            .Y = Y_,
+            .lambda = lambda,
+            .C = C,
+            .n_groups = n_groups,
+            .seed = seed,
+        }) {}
 
   double publish(int threads, const CancelToken* token) {
     Control control = make_control(token);
@@ -38,8 +46,8 @@ class Solver {
     check(rows);
     Control control = make_control(token);
     const nb::gil_scoped_release release;
-    const PdSearch how{n_found, sampled, rate, draw};
-    return solver_.search(rows.data(), static_cast<std::int64_t>(rows.size()), how, threads, control).entries;
+    const PdSearch how{.n_found = n_found, .sampled = sampled, .rate = rate, .draw = draw};
+    return solver_.search(rows.data(), static_cast<std::int64_t>(rows.size()), how, threads, control);
   }
   nb::tuple step(const Vector<std::int32_t>& rows, const CancelToken* token) {
     check(rows);
@@ -88,7 +96,9 @@ class Solver {
 
  private:
   static const CsrView& check_rows(const CsrView& X, const CsrView& Y) {
-    if (X.n_rows != Y.n_rows) throw std::invalid_argument("X and Y must have as many rows");
+    if (X.n_rows != Y.n_rows)
+      throw std::invalid_argument("X and Y must have the same number of rows, but have " + std::to_string(X.n_rows) +
+                                  " and " + std::to_string(Y.n_rows));
     return X;
   }
   void check(const Vector<std::int32_t>& rows) const {
@@ -116,28 +126,30 @@ class Solver {
 void register_pd(nb::module_& m) {
   m.def("project_two_simplices", &project_two_simplices_binding, nb::arg("b").noconvert(), nb::arg("c").noconvert(),
         nb::arg("C"), "The nearest (x, y) with x, y >= 0 and sum x = sum y <= C.");
-  nb::class_<Solver>(m, "PdSolver", "Block-coordinate Frank-Wolfe for a loss over all labels; see pd_sparse.hpp.")
+  nb::class_<PdSolverBinding>(m, "PdSolver",
+                              "Block-coordinate Frank-Wolfe for a loss over all labels; see pd_sparse.hpp.")
       .def(nb::init<const Vector<std::int64_t>&, const Vector<std::int32_t>&, const Vector<float>&, std::int64_t,
                     const Vector<std::int64_t>&, const Vector<std::int32_t>&, std::int64_t, double, double,
                     std::int64_t, std::uint64_t>(),
            nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(), nb::arg("X_data").noconvert(),
            nb::arg("n_features"), nb::arg("Y_indptr").noconvert(), nb::arg("Y_indices").noconvert(),
            nb::arg("n_labels"), nb::arg("lambda_"), nb::arg("C"), nb::arg("n_groups"), nb::arg("seed"))
-      .def("publish", &Solver::publish, nb::arg("threads") = 1, nb::arg("token") = nb::none(),
-           "Lets searches see the newest W; returns half its squared norm.")
-      .def("search", &Solver::search, nb::arg("rows").noconvert(), nb::arg("n_found"), nb::arg("sampled"),
+      .def("publish", &PdSolverBinding::publish, nb::arg("threads") = 1, nb::arg("token") = nb::none(),
+           "Copies the newest W for searches; returns half its squared norm.")
+      .def("search", &PdSolverBinding::search, nb::arg("rows").noconvert(), nb::arg("n_found"), nb::arg("sampled"),
            nb::arg("rate"), nb::arg("draw"), nb::arg("threads") = 1, nb::arg("token") = nb::none(),
            "Adds labels to the rows' active sets; returns how many weights it read.")
-      .def("step", &Solver::step, nb::arg("rows").noconvert(), nb::arg("token") = nb::none(),
+      .def("step", &PdSolverBinding::step, nb::arg("rows").noconvert(), nb::arg("token") = nb::none(),
            "Steps over the rows in order: (entries read and written, the gap seen on the active sets).")
-      .def("objectives", &Solver::objectives, nb::arg("threads") = 1, nb::arg("token") = nb::none(),
+      .def("objectives", &PdSolverBinding::objectives, nb::arg("threads") = 1, nb::arg("token") = nb::none(),
            "(primal, dual); their sum is the duality gap.")
-      .def("keep_support", &Solver::keep_support, "From here on L2 only, on the support.")
-      .def("alphas", &Solver::alphas, "CSR, rows x labels.")
-      .def("set_alphas", &Solver::set_alphas, nb::arg("data").noconvert(), nb::arg("indices").noconvert(),
-           nb::arg("indptr").noconvert(), "Starts from these.")
-      .def("weights", &Solver::weights, "CSR, labels x features.")
-      .def("table_bytes", &Solver::table_bytes, "Bytes that hold V.");
+      .def("keep_support", &PdSolverBinding::keep_support,
+           "Keeps the support of W and drops lambda; no search may follow.")
+      .def("alphas", &PdSolverBinding::alphas, "CSR, rows x labels.")
+      .def("set_alphas", &PdSolverBinding::set_alphas, nb::arg("data").noconvert(), nb::arg("indices").noconvert(),
+           nb::arg("indptr").noconvert(), "Replaces all alphas.")
+      .def("weights", &PdSolverBinding::weights, "CSR, labels x features.")
+      .def("table_bytes", &PdSolverBinding::table_bytes, "Bytes that hold V.");
 }
 
 }  // namespace umpteen

@@ -11,8 +11,8 @@ using namespace umpteen;
 
 namespace {
 
-/// Rows with a few features out of many, so that some labels keep a table and some turn into arrays, and labels that
-/// their features tell of.
+/// Rows with a few features out of many, so that some labels keep a table and some turn into arrays. Each label has
+/// features of its own.
 struct Data {
   static constexpr std::int64_t kRows = 200;
   static constexpr std::int64_t kFeatures = 300;
@@ -41,12 +41,14 @@ struct Data {
   }
 
   PdProblem problem() const {
-    return {{kRows, kFeatures, X_indptr.data(), X_indices.data(), X_data.data()},
-            {kRows, kLabels, Y_indptr.data(), Y_indices.data(), nullptr},
-            0.02,
-            1.0,
-            3,
-            7};
+    return {
+        .X = {kRows, kFeatures, X_indptr.data(), X_indices.data(), X_data.data()},
+        .Y = {kRows, kLabels, Y_indptr.data(), Y_indices.data(), nullptr},
+        .lambda = 0.02,
+        .C = 1.0,
+        .n_groups = 3,
+        .seed = 7,
+    };
   }
 };
 
@@ -67,7 +69,8 @@ std::vector<float> train(const Data& data, bool sampled, int passes, int threads
   double before = 0;
   for (int pass = 0; pass < passes; ++pass) {
     solver.publish(threads, control);
-    solver.search(rows.data(), Data::kRows, {4, sampled, 2, static_cast<std::uint64_t>(pass)}, threads, control);
+    const PdSearch how{.n_found = 4, .sampled = sampled, .rate = 2, .draw = static_cast<std::uint64_t>(pass)};
+    solver.search(rows.data(), Data::kRows, how, threads, control);
     solver.step(rows.data(), Data::kRows, control);
     const PdObjectives now = solver.objectives(threads, control);
     CHECK(now.dual <= before + 1e-5 * std::abs(before));
@@ -91,7 +94,7 @@ void solves_the_problem_whatever_the_threads() {
   }
 }
 
-void stops_when_it_is_told_to() {
+void stops_when_cancelled() {
   const Data data;
   PdSolver solver(data.problem());
   CancelToken token;
@@ -132,6 +135,6 @@ void projects() {
 int main() {
   projects();
   solves_the_problem_whatever_the_threads();
-  stops_when_it_is_told_to();
+  stops_when_cancelled();
   return report();
 }
