@@ -4,10 +4,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "umpteen/csr.hpp"
 #include "umpteen/parallel.hpp"
@@ -43,6 +46,13 @@ NumpyMatrix<T> to_numpy(std::unique_ptr<T[]> array, std::int64_t n_rows, std::in
 template <typename T>
 std::unique_ptr<T[]> make_array(std::int64_t size) {
   return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(size)]);
+}
+
+template <typename T>
+NumpyVector<T> copy_to_numpy(const std::vector<T>& values) {
+  auto out = make_array<T>(static_cast<std::int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), out.get());
+  return to_numpy(std::move(out), static_cast<std::int64_t>(values.size()));
 }
 
 /// A view of SciPy's arrays. Throws where a kernel would read out of bounds; costs one pass over the indices.

@@ -16,13 +16,6 @@ namespace umpteen {
 namespace {
 
 template <typename T>
-NumpyVector<T> copy_to_numpy(const std::vector<T>& values) {
-  auto out = make_array<T>(static_cast<std::int64_t>(values.size()));
-  std::copy(values.begin(), values.end(), out.get());
-  return to_numpy(std::move(out), static_cast<std::int64_t>(values.size()));
-}
-
-template <typename T>
 std::int64_t rows_of(const T& panel) {
   return static_cast<std::int64_t>(panel.shape(0));
 }
@@ -162,7 +155,7 @@ std::pair<NumpyMatrix<float>, int> solve_ridge_binding(const Vector<std::int64_t
   const CsrView by_column = view_csr(column_indptr, column_indices, column_data, X.n_rows);
   const std::int64_t stride = check_panel(Z, X.n_rows, "Z");
   if (check_panel(start, d, "the start") != stride)
-    throw std::invalid_argument("Z and the start must have as many columns");
+    throw std::invalid_argument("Z and the start must have the same number of columns");
   auto V = make_array<float>(d * stride);
   std::copy_n(start.data(), d * stride, V.get());
   int iterations = 0;
@@ -240,7 +233,16 @@ class EmbeddingScorer {
  public:
   EmbeddingScorer(std::int64_t n_features, std::int64_t n_labels, std::int64_t n_learners, double bias, bool cosine,
                   std::int64_t knn, double sharpness)
-      : model_{n_features, n_labels, bias, cosine, knn, sharpness, {}, {}} {
+      : model_{
+            .n_features = n_features,
+            .n_labels = n_labels,
+            .bias = bias,
+            .cosine = cosine,
+            .knn = knn,
+            .sharpness = sharpness,
+            .clusters = {},
+            .learners = {},
+        } {
     if (knn < 1 || n_learners < 1 || !(sharpness >= 0))
       throw std::invalid_argument("knn and the learners must be at least 1, sharpness at least 0");
     model_.learners.resize(static_cast<std::size_t>(n_learners));
@@ -277,10 +279,22 @@ class EmbeddingScorer {
     if (!good) throw std::invalid_argument("a cluster's label offsets must rise and end where its labels do");
     auto& clusters = model_.learners[static_cast<std::size_t>(learner)];
     clusters.push_back(static_cast<std::int32_t>(model_.clusters.size()));
-    model_.clusters.push_back({static_cast<std::int32_t>(learner), n_rows, rank, n_kept, features.data(),
-                               centre.data(), centre_offset, static_cast<const std::uint16_t*>(V.data()), scale,
-                               static_cast<const std::uint16_t*>(Z.data()), offsets.data(), p, labels.data(),
-                               !narrow});
+    model_.clusters.push_back({
+        .learner = static_cast<std::int32_t>(learner),
+        .n_rows = n_rows,
+        .rank = rank,
+        .n_kept = n_kept,
+        .features = features.data(),
+        .centre = centre.data(),
+        .centre_offset = centre_offset,
+        .V = static_cast<const std::uint16_t*>(V.data()),
+        .scale = scale,
+        .Z = static_cast<const std::uint16_t*>(Z.data()),
+        .offsets = offsets.data(),
+        .label_ptr = p,
+        .labels = labels.data(),
+        .wide_labels = !narrow,
+    });
     owners_.push_back(nb::make_tuple(features, centre, V, Z, offsets, label_ptr, labels));
   }
 
@@ -334,7 +348,7 @@ class EmbeddingScorer {
     if (static_cast<std::int64_t>(clusters.shape(1)) != n_learners || rows_of(rows) != n || model.knn < 1 ||
         static_cast<std::int64_t>(rows.shape(1)) != n_learners * model.knn || rows_of(similarity) != n ||
         similarity.shape(1) != rows.shape(1))
-      throw std::invalid_argument("a vote needs as many rows and similarities of every learner");
+      throw std::invalid_argument("a vote needs the same number of rows and similarities from every learner");
     for (std::int64_t i = 0; i < n * n_learners; ++i) {
       const std::int64_t cluster = clusters.data()[i];
       if (cluster >= static_cast<std::int64_t>(model.clusters.size()))

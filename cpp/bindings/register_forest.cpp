@@ -19,13 +19,6 @@ namespace umpteen {
 
 namespace {
 
-template <typename T>
-NumpyVector<T> copy_to_numpy(const std::vector<T>& values) {
-  auto out = make_array<T>(static_cast<std::int64_t>(values.size()));
-  std::copy(values.begin(), values.end(), out.get());
-  return to_numpy(std::move(out), static_cast<std::int64_t>(values.size()));
-}
-
 nb::dict describe(const L1Report& report) {
   nb::dict out;
   out["objective"] = report.objective;
@@ -51,10 +44,19 @@ nb::dict solve_l1_binding(const Vector<std::int64_t>& indptr, const Vector<std::
   {
     Control control = make_control(token);
     const nb::gil_scoped_release release;
-    report = L1Newton<std::int32_t>().solve(
-        loss == "logistic" ? MarginLoss::kLogistic : MarginLoss::kSquaredHinge,
-        {{n_rows, columns.n_rows, columns.indptr, columns.indices, columns.data}, sign.data(), cost.data(), {}},
-        {eps, max_outer, max_inner, 0}, w.get(), control, 0);
+    report = L1Newton<std::int32_t>().solve(loss == "logistic" ? MarginLoss::kLogistic : MarginLoss::kSquaredHinge,
+                                            {
+                                                .X = {.n_rows = n_rows,
+                                                      .n_cols = columns.n_rows,
+                                                      .start = columns.indptr,
+                                                      .rows = columns.indices,
+                                                      .values = columns.data},
+                                                .sign = sign.data(),
+                                                .cost = cost.data(),
+                                                .by_rows = {},
+                                            },
+                                            {.eps = eps, .max_outer = max_outer, .max_inner = max_inner, .seed = 0},
+                                            w.get(), control, 0);
   }
   nb::dict out = describe(report);
   out["w"] = to_numpy(std::move(w), columns.n_rows);
@@ -76,22 +78,26 @@ struct TreeInput {
             std::int64_t labels_per_leaf, double C_delta, double C_r, bool balance, int w_updates,
             const std::string& split_loss, double eps, int max_outer, int max_inner)
       : arrays{nb::make_tuple(X_indptr, X_indices, X_data, Y_indptr, Y_indices, label_gain)},
-        problem{view_csr(X_indptr, X_indices, X_data, n_features),
-                view_csr(Y_indptr, Y_indices, nullptr, static_cast<std::int64_t>(label_gain.size())),
-                label_gain.data(),
-                ideal,
-                leaf_scale,
-                bias},
-        options{max_leaf,
-                labels_per_leaf,
-                C_delta,
-                C_r,
-                balance,
-                w_updates,
-                split_loss_of(split_loss),
-                {eps, max_outer, max_inner, 0}} {
+        problem{
+            .X = view_csr(X_indptr, X_indices, X_data, n_features),
+            .Y = view_csr(Y_indptr, Y_indices, nullptr, static_cast<std::int64_t>(label_gain.size())),
+            .label_gain = label_gain.data(),
+            .ideal = ideal,
+            .leaf_scale = leaf_scale,
+            .bias = bias,
+        },
+        options{
+            .max_leaf = max_leaf,
+            .labels_per_leaf = labels_per_leaf,
+            .C_delta = C_delta,
+            .C_r = C_r,
+            .balance = balance,
+            .w_updates = w_updates,
+            .loss = split_loss_of(split_loss),
+            .solver = {.eps = eps, .max_outer = max_outer, .max_inner = max_inner, .seed = 0},
+        } {
     if (problem.X.n_rows != problem.Y.n_rows || problem.X.n_rows == 0)
-      throw std::invalid_argument("X and Y must have as many rows, and at least one");
+      throw std::invalid_argument("X and Y must have the same number of rows, at least one");
     if (max_leaf < 1 || labels_per_leaf < 1 || w_updates < 1)
       throw std::invalid_argument("max_leaf, labels_per_leaf and w_updates must be at least 1");
   }
@@ -158,7 +164,14 @@ bool is_unsigned(const AnyVector& array, std::size_t itemsize) {
 class ForestScorerBinding {
  public:
   ForestScorerBinding(std::int64_t n_features, std::int64_t n_labels, double bias, double scale)
-      : forest_{n_features, n_labels, bias, scale, {}, {}} {}
+      : forest_{
+            .n_features = n_features,
+            .n_labels = n_labels,
+            .bias = bias,
+            .scale = scale,
+            .trees = {},
+            .centroids = {},
+        } {}
 
   void add_tree(const Vector<std::int32_t>& children, const Vector<std::uint32_t>& weight_ptr, const AnyVector& gaps,
                 const AnyVector& weights, const Vector<std::uint32_t>& leaf_ptr, const AnyVector& leaf_labels,
@@ -185,9 +198,19 @@ class ForestScorerBinding {
     check_offsets(leaf_ptr, leaf_labels.size(), "labels");
     if (weights.size() != gaps.size() || leaf_scores.size() != leaf_labels.size())
       throw std::invalid_argument("a tree needs a weight per gap and a score per label");
-    forest_.trees.push_back({n_inner, n_leaves, children.data(), weight_ptr.data(), gaps.data(), !narrow_gaps,
-                             static_cast<const std::uint16_t*>(weights.data()), leaf_ptr.data(), leaf_labels.data(),
-                             !narrow_labels, leaf_scores.data()});
+    forest_.trees.push_back({
+        .n_inner = n_inner,
+        .n_leaves = n_leaves,
+        .children = children.data(),
+        .weight_ptr = weight_ptr.data(),
+        .gaps = gaps.data(),
+        .wide = !narrow_gaps,
+        .weights = static_cast<const std::uint16_t*>(weights.data()),
+        .leaf_ptr = leaf_ptr.data(),
+        .leaf_labels = leaf_labels.data(),
+        .wide_labels = !narrow_labels,
+        .leaf_scores = leaf_scores.data(),
+    });
     owners_.push_back(nb::make_tuple(children, weight_ptr, gaps, weights, leaf_ptr, leaf_labels, leaf_scores));
   }
 

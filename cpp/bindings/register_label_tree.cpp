@@ -29,8 +29,16 @@ nb::tuple cluster_labels_binding(const Vector<std::int64_t>& indptr, const Vecto
     if (n_clusters.data()[g] < 1 ||
         most.data()[g] < (groups.indptr[g + 1] - groups.indptr[g] - 1) / n_clusters.data()[g] + 1)
       throw std::invalid_argument("clusters must have room for all members");
-  const ClusterProblem problem{V,           groups.indptr, groups.indices, n_clusters.data(),
-                               most.data(), seeds.data(),  groups.n_rows,  max_iterations};
+  const ClusterProblem problem{
+      .V = V,
+      .group_ptr = groups.indptr,
+      .members = groups.indices,
+      .n_clusters = n_clusters.data(),
+      .most = most.data(),
+      .seeds = seeds.data(),
+      .n_groups = groups.n_rows,
+      .max_iterations = max_iterations,
+  };
   const auto n = static_cast<std::int64_t>(members.size());
   auto clusters = make_array<std::int32_t>(n);
   auto similarity = make_array<double>(groups.n_rows);
@@ -91,26 +99,26 @@ nb::dict solve_nodes_binding(const Vector<std::int64_t>& X_indptr, const Vector<
   for (std::size_t i = 0; good && i < order.size(); ++i)
     good = order.data()[i] >= 0 && order.data()[i] < labels.n_rows;
   if (!good) throw std::invalid_argument("the children of nodes must be ranges of the order of labels");
-  NodeProblem problem{X,
-                      labels.indptr,
-                      labels.indices,
-                      order.data(),
-                      child_ptr.data(),
-                      child_begin.data(),
-                      child_end.data(),
-                      n_nodes,
-                      nullptr,
-                      nullptr,
-                      C,
-                      bias,
-                      eps,
-                      prune,
-                      max_rounds,
-                      near};
   const CsrView extra = view_csr(extra_ptr, extra_rows, nullptr, X.n_rows);
   if (extra.n_rows != n_nodes) throw std::invalid_argument("there must be one list of extra rows per node");
-  problem.extra_ptr = extra.indptr;
-  problem.extra_rows = extra.indices;
+  const NodeProblem problem{
+      .X = X,
+      .label_indptr = labels.indptr,
+      .label_rows = labels.indices,
+      .order = order.data(),
+      .child_ptr = child_ptr.data(),
+      .child_begin = child_begin.data(),
+      .child_end = child_end.data(),
+      .n_nodes = n_nodes,
+      .extra_ptr = extra.indptr,
+      .extra_rows = extra.indices,
+      .C = C,
+      .bias = bias,
+      .eps = eps,
+      .prune = prune,
+      .max_rounds = max_rounds,
+      .near = near,
+  };
   std::vector<NodeWeights> nodes;
   {
     Control control = make_control(token);
@@ -194,12 +202,23 @@ class LabelTreeScorer {
                feature < n_features_ && (f == 0 || feature > features.data()[first + f - 1]);
       }
       if (!good) throw std::invalid_argument("a node's features must rise, and its offsets end where its weights do");
-      forest_.nodes.push_back(
-          {{n_local, static_cast<std::int32_t>(n_children), p, q, positions.data() + position_start.data()[n],
-            static_cast<const std::uint16_t*>(weights.data()) + weight_start.data()[n], true, scale.data()[n],
-            bias.data() + child_ptr.data()[n], nullptr},
-           features.data() + first,
-           translated_.back().data() + child_ptr.data()[n]});
+      const LinearShard shard{
+          .n_features = n_local,
+          .n_labels = static_cast<std::int32_t>(n_children),
+          .indptr = p,
+          .position_ptr = q,
+          .positions = positions.data() + position_start.data()[n],
+          .weights = static_cast<const std::uint16_t*>(weights.data()) + weight_start.data()[n],
+          .half = true,
+          .scale = scale.data()[n],
+          .bias = bias.data() + child_ptr.data()[n],
+          .label_ids = nullptr,
+      };
+      forest_.nodes.push_back({
+          .shard = shard,
+          .features = features.data() + first,
+          .children = translated_.back().data() + child_ptr.data()[n],
+      });
     }
     owners_.push_back(nb::make_tuple(child_ptr, feature_ptr, features, indptr, position_ptr, position_start,
                                      positions, weight_start, weights, bias, scale));

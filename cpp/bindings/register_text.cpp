@@ -15,8 +15,16 @@ nb::dict parse_text_binding(const nb::ndarray<const std::uint8_t, nb::ndim<1>, n
                             bool labels, bool header, bool comments, int first_feature, int first_label,
                             std::int64_t n_features, std::int64_t n_labels, const std::string& column_kind,
                             int threads, const CancelToken* token) {
-  const TextGrammar grammar{labels,      header,     comments, first_feature,
-                            first_label, n_features, n_labels, column_kind.c_str()};
+  const TextGrammar grammar{
+      .labels = labels,
+      .header = header,
+      .comments = comments,
+      .first_feature = first_feature,
+      .first_label = first_label,
+      .n_features = n_features,
+      .n_labels = n_labels,
+      .column_kind = column_kind.c_str(),
+  };
   const std::string_view view(reinterpret_cast<const char*>(text.data()), text.size());
   ParsedText parsed;
   {
@@ -53,7 +61,8 @@ nb::bytes format_rows_binding(const Vector<std::int64_t>& X_indptr, const Vector
   std::string text;
   {
     const nb::gil_scoped_release release;
-    text = format_rows(X, Y, begin, end, {labels, first_feature, first_label});
+    text =
+        format_rows(X, Y, begin, end, {.labels = labels, .first_feature = first_feature, .first_label = first_label});
   }
   return nb::bytes(text.data(), text.size());
 }

@@ -59,7 +59,7 @@ Weighting make_weighting(bool sublinear, const std::optional<Vector<double>>& id
                                 " columns, but there are " + std::to_string(idf->size()));
   using Norm = Weighting::Norm;
   const Norm kind = norm == "l2" ? Norm::l2 : norm == "l1" ? Norm::l1 : Norm::none;
-  return {sublinear, idf ? idf->data() : nullptr, kind};
+  return {.sublinear = sublinear, .idf = idf ? idf->data() : nullptr, .norm = kind};
 }
 
 /// The rules and what they point to.
@@ -72,7 +72,15 @@ struct Rules {
     if (min_n < 1 || max_n < min_n || n_hashed < 0 || n_hashed > INT32_MAX)
       throw std::invalid_argument("rules for terms are out of range");
     for (const TextView& word : view_texts(stop)) stop_words.find_or_add(word.bytes, hash_term(word.bytes));
-    rules = {lowercase, words_given, min_length, min_n, max_n, stop_words.view(), n_hashed};
+    rules = {
+        .lowercase = lowercase,
+        .words_given = words_given,
+        .min_length = min_length,
+        .min_n = min_n,
+        .max_n = max_n,
+        .stop_words = stop_words.view(),
+        .n_hashed = n_hashed,
+    };
   }
 };
 
@@ -104,7 +112,8 @@ class Counter {
     {
       Control control = make_control(token);
       const nb::gil_scoped_release release;
-      columns = counter_.finish({min_rows, max_rows, max_features}, threads, control);
+      const TermLimits limits{.min_rows = min_rows, .max_rows = max_rows, .max_features = max_features};
+      columns = counter_.finish(limits, threads, control);
     }
     n_columns_ = static_cast<std::int64_t>(columns.n_rows.size());
     const auto n_slots = static_cast<std::int64_t>(columns.terms.slots_.size());
@@ -167,8 +176,13 @@ class Vectorizer {
       throw std::invalid_argument("the offsets of terms must end where their bytes do");
     if (slots.shape(1) != 2 || !std::has_single_bit(slots.shape(0)))
       throw std::invalid_argument("the slots of terms must be pairs, as many as a power of two");
-    terms_ = {reinterpret_cast<const char*>(bytes.data()), ends.data(), n_terms,
-              reinterpret_cast<const TermSlot*>(slots.data()), static_cast<std::int64_t>(slots.shape(0))};
+    terms_ = {
+        .bytes = reinterpret_cast<const char*>(bytes.data()),
+        .ends = ends.data(),
+        .n_terms = n_terms,
+        .slots = reinterpret_cast<const TermSlot*>(slots.data()),
+        .n_slots = static_cast<std::int64_t>(slots.shape(0)),
+    };
   }
 
   nb::tuple transform(const nb::list& texts, const std::optional<Vector<std::uint32_t>>& word_table, bool sublinear,

@@ -10,7 +10,7 @@ namespace umpteen {
 
 using Weights = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-/// A shard's arrays, checked so that no kernel can leave them.
+/// A shard's arrays, checked so that no kernel can read outside of them; bias and label ids are the caller's to set.
 inline LinearShard view_shard(std::int64_t n_features, std::int64_t n_labels, const Vector<std::uint32_t>& indptr,
                               const Vector<std::uint32_t>& position_ptr, const Vector<std::uint16_t>& positions,
                               const Weights& weights, float scale) {
@@ -30,8 +30,17 @@ inline LinearShard view_shard(std::int64_t n_features, std::int64_t n_labels, co
     good = p[f] <= p[f + 1] && q[f + 1] == q[f] + std::min<std::int64_t>(p[f + 1] - p[f], chunks_of(n_labels));
   if (!good) throw std::invalid_argument("a shard's offsets must rise and end where its weights and positions do");
   return {
-      n_features, static_cast<std::int32_t>(n_labels), p, q, positions.data(), weights.data(), half, scale, nullptr,
-      nullptr};
+      .n_features = n_features,
+      .n_labels = static_cast<std::int32_t>(n_labels),
+      .indptr = p,
+      .position_ptr = q,
+      .positions = positions.data(),
+      .weights = weights.data(),
+      .half = half,
+      .scale = scale,
+      .bias = nullptr,
+      .label_ids = nullptr,
+  };
 }
 
 }  // namespace umpteen
