@@ -40,10 +40,10 @@ float judge(float margin) {
 
 /// Takes a block of rows down all trees at once, level by level and node by node, so that a node's weights are read
 /// for all rows that come to it.
-class Searcher {
+class BeamSearcher {
  public:
-  Searcher(const LabelForest& forest, const CsrView& X, std::int64_t top_k, std::int64_t beam,
-           const std::uint8_t* allowed, const std::uint8_t* followed, Control& control, int worker)
+  BeamSearcher(const LabelForest& forest, const CsrView& X, std::int64_t top_k, std::int64_t beam,
+               const std::uint8_t* allowed, const std::uint8_t* followed, Control& control, int worker)
       : forest_(forest),
         X_(X),
         top_k_(top_k),
@@ -230,12 +230,12 @@ void search_labels(const LabelForest& forest, const CsrView& X, std::int64_t top
   const std::int64_t share = (X.n_rows + 2 * threads - 1) / std::max(2 * threads, 1);
   const std::int64_t rows_per_item = std::clamp<std::int64_t>(std::min(fitting, share), 1, kMostRowsPerItem);
   const std::int64_t n_items = (X.n_rows + rows_per_item - 1) / rows_per_item;
-  std::vector<std::unique_ptr<Searcher>> searchers(size(clamp_threads(n_items, threads)));
+  std::vector<std::unique_ptr<BeamSearcher>> searchers(size(clamp_threads(n_items, threads)));
   parallel_for(n_items, threads, control, [&](std::int64_t item, int worker) {
     auto& searcher = searchers[size(worker)];
     if (!searcher)
-      searcher = std::make_unique<Searcher>(forest, X, top_k, beam, allowed,
-                                            allowed == nullptr ? nullptr : followed.data(), control, worker);
+      searcher = std::make_unique<BeamSearcher>(forest, X, top_k, beam, allowed,
+                                                allowed == nullptr ? nullptr : followed.data(), control, worker);
     const std::int64_t begin = item * rows_per_item;
     searcher->search(begin, std::min(begin + rows_per_item, X.n_rows), out_labels, out_scores);
   });

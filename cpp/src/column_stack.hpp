@@ -108,7 +108,7 @@ class ColumnStack {
         const std::size_t first_begin = first;
         const std::size_t second_begin = second;
         for (; i < end; ++i) {
-          // Written to both, counted in one: which one nobody could foretell.
+          // Written to both, counted in one: a branch would be unpredictable.
           const std::uint32_t place = places[rows_[i]];
           const float value = values_[i];
           if constexpr (Second) {

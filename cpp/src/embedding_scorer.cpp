@@ -22,9 +22,9 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 std::int64_t pad(std::int64_t rank) { return (rank + kEmbeddingLanes - 1) / kEmbeddingLanes * kEmbeddingLanes; }
 
 /// Everything one worker needs.
-class Searcher {
+class NearRowSearcher {
  public:
-  Searcher(const EmbeddingModel& model, const CsrView& X, Control& control, int worker)
+  NearRowSearcher(const EmbeddingModel& model, const CsrView& X, Control& control, int worker)
       : model_(model), X_(X), control_(control), worker_(worker) {}
 
   /// The cluster of a learner whose centre is nearest; of equals the first.
@@ -219,14 +219,14 @@ class Voter {
 
 /// Calls body(searcher, worker, begin, end) over pieces of the rows.
 void for_rows(const EmbeddingModel& model, const CsrView& X, int threads, Control& control,
-              const std::function<void(Searcher&, int, std::int64_t, std::int64_t)>& body) {
+              const std::function<void(NearRowSearcher&, int, std::int64_t, std::int64_t)>& body) {
   const std::int64_t share = X.n_rows / (4 * std::max(threads, 1));
   const std::int64_t rows_per_item = std::clamp<std::int64_t>(share, 8, kRowsPerItem);
   const std::int64_t n_items = (X.n_rows + rows_per_item - 1) / rows_per_item;
-  std::vector<std::unique_ptr<Searcher>> searchers(at(clamp_threads(n_items, threads)));
+  std::vector<std::unique_ptr<NearRowSearcher>> searchers(at(clamp_threads(n_items, threads)));
   parallel_for(n_items, threads, control, [&](std::int64_t item, int worker) {
     auto& searcher = searchers[at(worker)];
-    if (!searcher) searcher = std::make_unique<Searcher>(model, X, control, worker);
+    if (!searcher) searcher = std::make_unique<NearRowSearcher>(model, X, control, worker);
     const std::int64_t begin = item * rows_per_item;
     body(*searcher, worker, begin, std::min(begin + rows_per_item, X.n_rows));
   });
@@ -236,7 +236,7 @@ void for_rows(const EmbeddingModel& model, const CsrView& X, int threads, Contro
 
 void embed_rows(const EmbeddingModel& model, std::int64_t learner, const CsrView& X, std::int64_t stride, int threads,
                 std::int32_t* clusters, float* out, Control& control) {
-  for_rows(model, X, threads, control, [&](Searcher& searcher, int, std::int64_t begin, std::int64_t end) {
+  for_rows(model, X, threads, control, [&](NearRowSearcher& searcher, int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       clusters[row] = searcher.nearest_cluster(row, learner);
       std::fill_n(out + row * stride, stride, 0.0F);
@@ -248,7 +248,7 @@ void embed_rows(const EmbeddingModel& model, std::int64_t learner, const CsrView
 void find_near_rows(const EmbeddingModel& model, const CsrView& X, int threads, std::int32_t* clusters,
                     std::int32_t* rows, float* similarity, Control& control) {
   const auto n_learners = static_cast<std::int64_t>(model.learners.size());
-  for_rows(model, X, threads, control, [&](Searcher& searcher, int, std::int64_t begin, std::int64_t end) {
+  for_rows(model, X, threads, control, [&](NearRowSearcher& searcher, int, std::int64_t begin, std::int64_t end) {
     const std::int64_t place = begin * n_learners;
     searcher.search(begin, end, clusters + place, rows + place * model.knn, similarity + place * model.knn);
   });
@@ -280,22 +280,23 @@ void embedding_topk(const EmbeddingModel& model, const CsrView& X, std::int64_t 
     std::vector<float> similarity;
   };
   std::vector<std::unique_ptr<Found>> all(at(clamp_threads(X.n_rows, threads)));
-  for_rows(model, X, threads, control, [&](Searcher& searcher, int worker, std::int64_t begin, std::int64_t end) {
-    auto& found = all[at(worker)];
-    if (!found) {
-      found = std::make_unique<Found>(Found{Voter(model, allowed), {}, {}, {}});
-      found->clusters.resize(at(kRowsPerItem * n_learners));
-      found->rows.resize(at(kRowsPerItem * n_learners * model.knn));
-      found->similarity.resize(found->rows.size());
-    }
-    searcher.search(begin, end, found->clusters.data(), found->rows.data(), found->similarity.data());
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t place = (row - begin) * n_learners;
-      found->voter.rank(found->clusters.data() + place, found->rows.data() + place * model.knn,
-                        found->similarity.data() + place * model.knn, top_k, out_labels + row * top_k,
-                        out_scores + row * top_k);
-    }
-  });
+  for_rows(model, X, threads, control,
+           [&](NearRowSearcher& searcher, int worker, std::int64_t begin, std::int64_t end) {
+             auto& found = all[at(worker)];
+             if (!found) {
+               found = std::make_unique<Found>(Found{Voter(model, allowed), {}, {}, {}});
+               found->clusters.resize(at(kRowsPerItem * n_learners));
+               found->rows.resize(at(kRowsPerItem * n_learners * model.knn));
+               found->similarity.resize(found->rows.size());
+             }
+             searcher.search(begin, end, found->clusters.data(), found->rows.data(), found->similarity.data());
+             for (std::int64_t row = begin; row < end; ++row) {
+               const std::int64_t place = (row - begin) * n_learners;
+               found->voter.rank(found->clusters.data() + place, found->rows.data() + place * model.knn,
+                                 found->similarity.data() + place * model.knn, top_k, out_labels + row * top_k,
+                                 out_scores + row * top_k);
+             }
+           });
 }
 
 }  // namespace umpteen

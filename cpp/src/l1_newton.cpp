@@ -17,7 +17,7 @@ constexpr int kMaxHalvings = 20;
 constexpr int kDriftingSteps = 16;         // after so many steps the rows' scores are summed anew
 constexpr std::int64_t kShortColumn = 16;  // below this mean length gradients are found by rows
 
-/// How far a column's gradient is from optimal. Without branches: nobody could foretell them.
+/// How far a column's gradient is from optimal. Without branches, which would be unpredictable.
 float violation_of(float w, float gradient) {
   const float at_zero = std::max(std::abs(gradient) - 1, 0.0F);
   const float elsewhere = std::abs(gradient + std::copysign(1.0F, w));
@@ -35,9 +35,55 @@ double sum_of_magnitudes(const float* w, std::int64_t n) {
 template <typename Row>
 L1Report L1Newton<Row>::solve(MarginLoss loss, const L1Problem<Row>& problem, const L1Options& options, float* w,
                               Control& control, int worker) {
-  const ColumnsView<Row>& X = problem.X;
-  const auto n_rows = static_cast<std::size_t>(X.n_rows);
-  const auto n_cols = static_cast<std::size_t>(X.n_cols);
+  const auto n_cols = static_cast<std::size_t>(problem.X.n_cols);
+  reset(problem, options);
+  L1Report report;
+  double shrink = kInfinity;
+  double at_zero = -1;  // the violations there; not known yet
+  Objective now{0, sum_of_magnitudes(w, problem.X.n_cols)};
+  if (now.length > 0) {
+    start_w_.assign(n_cols, 0.0F);
+    find_derivatives(loss, problem);
+    at_zero = find_violations(problem, start_w_.data(), shrink);
+    find_scores(problem, w);
+  }
+  now.loss = total_loss(loss, problem, 0);
+  for (;;) {
+    control.check_in(worker);
+    find_derivatives(loss, problem);
+    const double violations = find_violations(problem, w, shrink);
+    if (at_zero < 0) at_zero = violations;
+    report.violation = at_zero > 0 ? violations / at_zero : 0;
+    if (violations <= options.eps * at_zero) {
+      report.converged = active_.size() == n_cols;
+      if (report.converged) break;
+      // Done as far as the active columns show: look at all again.
+      activate_all(n_cols);
+      shrink = kInfinity;
+      continue;
+    }
+    if (report.outer == options.max_outer) break;
+    ++report.outer;
+    shrink = largest_violation_ / static_cast<double>(problem.X.n_rows);
+
+    choose_columns(problem, w);
+    const int passes = descend(problem, options, at_zero);
+    report.inner += passes;
+    if (passes == 1) inner_eps_ *= 0.25;
+    if (!take_step(loss, problem, w, now)) break;  // as low as these digits go
+    if (report.outer % kDriftingSteps == 0) {
+      find_scores(problem, w);
+      now.loss = total_loss(loss, problem, 0);
+    }
+  }
+  report.objective = now.loss + sum_of_magnitudes(w, problem.X.n_cols);
+  return report;
+}
+
+template <typename Row>
+void L1Newton<Row>::reset(const L1Problem<Row>& problem, const L1Options& options) {
+  const auto n_rows = static_cast<std::size_t>(problem.X.n_rows);
+  const auto n_cols = static_cast<std::size_t>(problem.X.n_cols);
   wx_.assign(n_rows, 0.0F);
   direction_.assign(n_rows, 0.0F);
   slope_.resize(n_rows);
@@ -45,86 +91,60 @@ L1Report L1Newton<Row>::solve(MarginLoss loss, const L1Problem<Row>& problem, co
   root_cost_.resize(n_rows);
   for (std::size_t i = 0; i < n_rows; ++i) root_cost_[i] = std::sqrt(problem.cost[i]);
   gradient_.resize(n_cols);
-  active_.resize(n_cols);
-  std::iota(active_.begin(), active_.end(), 0);
+  activate_all(n_cols);
   inner_eps_ = 1;
   random_ = Random(options.seed);
+}
 
-  const auto total_loss = [&](float step) {
-    return kernels_.total_loss(loss, X.n_rows, wx_.data(), direction_.data(), step, problem.sign, problem.cost);
-  };
-  L1Report report;
-  double shrink = kInfinity;
-  double at_zero = -1;  // the violations there; not known yet
-  double length = sum_of_magnitudes(w, X.n_cols);
-  if (length > 0) {
-    start_w_.assign(n_cols, 0.0F);
-    kernels_.derivatives(loss, X.n_rows, wx_.data(), problem.sign, problem.cost, root_cost_.data(), slope_.data(),
-                         root_.data());
-    at_zero = find_violations(problem, start_w_.data(), shrink);
-    find_scores(problem, w);
+template <typename Row>
+void L1Newton<Row>::activate_all(std::size_t n_cols) {
+  active_.resize(n_cols);
+  std::iota(active_.begin(), active_.end(), 0);
+}
+
+/// Slopes and roots of curvatures by row, at the scores.
+template <typename Row>
+void L1Newton<Row>::find_derivatives(MarginLoss loss, const L1Problem<Row>& problem) {
+  kernels_.derivatives(loss, problem.X.n_rows, wx_.data(), problem.sign, problem.cost, root_cost_.data(),
+                       slope_.data(), root_.data());
+}
+
+/// At `step` along the direction.
+template <typename Row>
+double L1Newton<Row>::total_loss(MarginLoss loss, const L1Problem<Row>& problem, float step) const {
+  return kernels_.total_loss(loss, problem.X.n_rows, wx_.data(), direction_.data(), step, problem.sign, problem.cost);
+}
+
+/// Moves towards the model's minimiser by a step that is halved until the objective falls enough. False if it never
+/// does.
+template <typename Row>
+bool L1Newton<Row>::take_step(MarginLoss loss, const L1Problem<Row>& problem, float* w, Objective& now) {
+  // What the model promises along the direction; by row, what has moved is the direction scaled.
+  double promise = 0;
+  double new_length = 0;
+  for (std::size_t k = 0; k < chosen_.size(); ++k) {
+    new_length += std::abs(double{new_[k]});
+    promise += double{model_gradient_[k]} * (new_[k] - old_[k]);
   }
-  double value = total_loss(0);
-  for (;;) {
-    control.check_in(worker);
-    kernels_.derivatives(loss, X.n_rows, wx_.data(), problem.sign, problem.cost, root_cost_.data(), slope_.data(),
-                         root_.data());
-    const double violations = find_violations(problem, w, shrink);
-    if (at_zero < 0) at_zero = violations;
-    report.violation = at_zero > 0 ? violations / at_zero : 0;
-    if (violations <= options.eps * at_zero) {
-      report.converged = active_.size() == n_cols;
-      if (report.converged) break;
-      // Done as far as one can see: look at all columns again.
-      active_.resize(n_cols);
-      std::iota(active_.begin(), active_.end(), 0);
-      shrink = kInfinity;
-      continue;
-    }
-    if (report.outer == options.max_outer) break;
-    ++report.outer;
-    shrink = largest_violation_ / static_cast<double>(X.n_rows);
+  promise += new_length - now.length;
+  for (std::size_t i = 0; i < wx_.size(); ++i) direction_[i] /= root_[i];
 
-    choose_columns(problem, w);
-    const int passes = descend(problem, options, at_zero);
-    report.inner += passes;
-    if (passes == 1) inner_eps_ *= 0.25;
-
-    // What the model promises along the direction; by row, what has moved is the direction scaled.
-    double promise = 0;
-    double new_length = 0;
-    for (std::size_t k = 0; k < chosen_.size(); ++k) {
-      new_length += std::abs(double{new_[k]});
-      promise += double{model_gradient_[k]} * (new_[k] - old_[k]);
-    }
-    promise += new_length - length;
-    for (std::size_t i = 0; i < n_rows; ++i) direction_[i] /= root_[i];
-
-    float step = 1;
-    int halvings = 0;
-    for (; halvings < kMaxHalvings; ++halvings, step *= 0.5F) {
-      if (halvings > 0) {
-        new_length = 0;
-        for (std::size_t k = 0; k < chosen_.size(); ++k)
-          new_length += std::abs(double{old_[k] + step * (new_[k] - old_[k])});
-      }
-      const double trial = total_loss(step);
-      if (trial + new_length - value - length > kSufficient * step * promise) continue;
-      value = trial;
-      length = new_length;
+  float step = 1;
+  for (int halvings = 0; halvings < kMaxHalvings; ++halvings, step *= 0.5F) {
+    if (halvings > 0) {
+      new_length = 0;
       for (std::size_t k = 0; k < chosen_.size(); ++k)
-        w[chosen_[k]] = halvings == 0 ? new_[k] : old_[k] + step * (new_[k] - old_[k]);
-      for (std::size_t i = 0; i < n_rows; ++i) wx_[i] += step * direction_[i];
-      if (report.outer % kDriftingSteps == 0) {
-        find_scores(problem, w);
-        value = total_loss(0);
-      }
-      break;
+        new_length += std::abs(double{old_[k] + step * (new_[k] - old_[k])});
     }
-    if (halvings == kMaxHalvings) break;  // as low as these digits go
+    const double trial = total_loss(loss, problem, step);
+    if (trial + new_length - now.loss - now.length > kSufficient * step * promise) continue;
+    now = {trial, new_length};
+    for (std::size_t k = 0; k < chosen_.size(); ++k)
+      w[chosen_[k]] = halvings == 0 ? new_[k] : old_[k] + step * (new_[k] - old_[k]);
+    for (std::size_t i = 0; i < wx_.size(); ++i) wx_[i] += step * direction_[i];
+    return true;
   }
-  report.objective = value + sum_of_magnitudes(w, X.n_cols);
-  return report;
+  return false;
 }
 
 /// w.x of every row, from nothing.
@@ -246,7 +266,7 @@ int L1Newton<Row>::descend(const L1Problem<Row>& problem, const L1Options& optio
                    0};
   int passes = 0;
   while (passes < options.max_inner) {
-    // In random order: columns that lie side by side are often alike, and who comes first takes it all.
+    // In random order: neighbouring columns are often alike, and the first visited takes all the weight.
     for (std::size_t i = 0; i + 1 < moving_.size(); ++i)
       std::swap(moving_[i], moving_[i + random_.below(moving_.size() - i)]);
     const std::int64_t n_left = kernels_.descend(static_cast<std::int64_t>(moving_.size()), moving_.data(), pass);

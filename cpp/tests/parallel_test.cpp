@@ -53,7 +53,7 @@ void a_token_stops_the_loop() {
 }
 
 void poll_is_called_while_only_a_helper_is_busy() {
-  // One item runs for long on the helper; the calling thread, out of items, must still hear the interrupt.
+  // One item runs for long on the helper; the calling thread, out of items, must still notice the interrupt.
   Control control(nullptr, [] { throw std::runtime_error("interrupted"); });
   std::atomic<bool> helper_busy{false};
   const auto started = std::chrono::steady_clock::now();

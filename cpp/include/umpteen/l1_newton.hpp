@@ -71,6 +71,17 @@ class L1Newton {
   const float* scores() const { return wx_.data(); }
 
  private:
+  /// The two terms of the objective.
+  struct Objective {
+    double loss;
+    double length;  // |w|_1
+  };
+
+  void reset(const L1Problem<Row>& problem, const L1Options& options);
+  void activate_all(std::size_t n_cols);
+  void find_derivatives(MarginLoss loss, const L1Problem<Row>& problem);
+  double total_loss(MarginLoss loss, const L1Problem<Row>& problem, float step) const;
+  bool take_step(MarginLoss loss, const L1Problem<Row>& problem, float* w, Objective& now);
   void find_gradient(const L1Problem<Row>& problem);
   double find_violations(const L1Problem<Row>& problem, const float* w, double shrink);
   void choose_columns(const L1Problem<Row>& problem, const float* w);

@@ -35,7 +35,7 @@ void cluster_labels(const ClusterProblem& problem, int threads, Control& control
 // --- the classifiers of nodes -----------------------------------------------------------------------------------
 
 /// Nodes of a tree of labels. A node's children are ranges of `order`; its rows are those that have a label of any of
-/// them. Each child is told from its siblings by a one-vs-rest problem on the node's rows, with squared hinge loss
+/// them. One classifier per child separates it from its siblings, on the node's rows and with squared hinge loss
 /// (newton_all_rows.hpp): s_i = +1 for rows that have a label of the child, -1 for the others.
 struct NodeProblem {
   CsrView X;

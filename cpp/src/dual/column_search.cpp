@@ -14,8 +14,8 @@ constexpr std::int64_t kPanelRatio = 24;
 constexpr std::int64_t kLargePanelRatio = 6;
 constexpr std::int64_t kLargePanelAbove = 16384;
 
-// Columns whose weights are too small to lift any row this share of the way from the bias to a hit are left out. What
-// they add is bounded by a little more: rounding is far less than the hundredth.
+// Columns whose weights are too small to lift any row this share of the way from the bias to a hit are left
+// out. What they add is bounded by a little more: rounding is far less than the hundredth.
 constexpr float kLeftOutShare = 0.5F;
 constexpr float kLeftOutBound = 0.51F;
 
@@ -37,12 +37,13 @@ void ColumnSearch::plan(const LabelState& state, std::vector<std::int32_t>& feat
   left_out_ = 0;
   lowering_.clear();
   if (state.phase == Phase::kSampled) return;
-  const Columns& columns = formulas_.columns;
+  const FeatureColumns& columns = formulas_.columns;
   const float way = hit_above_ - formulas_.offset(state);
   const float small = way > 0 && columns.longest > 0 ? kLeftOutShare * way / columns.longest : 0.0F;
   std::erase_if(features, [&](std::int32_t f) {
     const float w = formulas_.weight(state, as_size(f));
-    const bool raises = (columns.signs[as_size(f)] & (w > 0 ? Columns::kHasPositive : Columns::kHasNegative)) != 0;
+    const bool raises =
+        (columns.signs[as_size(f)] & (w > 0 ? FeatureColumns::kHasPositive : FeatureColumns::kHasNegative)) != 0;
     if (raises && std::abs(w) > small) {
       planned_entries_ += columns.size(as_size(f));
       return false;
@@ -69,7 +70,7 @@ void ColumnSearch::run(LabelState& state, std::vector<std::int32_t>& features, D
   if (exact && b > hit_above_ && look_beyond(state, b, solution)) complete = true;
   collect_hits(state, b, complete);
   if (complete && state.phase != Phase::kNearest && b > hit_above_) {
-    judge_unreached(state, b);
+    estimate_unreached(state, b);
     state.unreached_loss = state.unreached_bound;
   }
   for (const std::int32_t row : reached_) {
@@ -89,7 +90,7 @@ void ColumnSearch::read_features(LabelState& state, std::vector<std::int32_t>& f
 
 /// Adds w times the column to the scores of its rows. A sampled search stops at entries below the cutoff.
 void ColumnSearch::read_column(const LabelState& state, std::int32_t feature, float w, DualSolution& solution) {
-  const Columns& columns = formulas_.columns;
+  const FeatureColumns& columns = formulas_.columns;
   const float least = state.phase == Phase::kSampled ? formulas_.problem.cutoff / std::abs(w) : 0.0F;
   const std::int64_t begin = columns.indptr[as_size(feature)];
   const std::int64_t end = columns.indptr[as_size(feature) + 1];
@@ -143,7 +144,7 @@ bool ColumnSearch::look_beyond(LabelState& state, float b, DualSolution& solutio
     state.unreached_bound = state.unreached_loss =
         static_cast<double>(formulas_.X.n_rows) * formulas_.loss(1 + double{b});
   else
-    judge_unreached(state, b);
+    estimate_unreached(state, b);
   const bool near_the_end =
       !leave && state.unreached_bound > kNegligible * enough && state.unreached_loss <= kNearTheEnd * enough;
   if (!count_all && !near_the_end) return false;
@@ -172,7 +173,7 @@ bool ColumnSearch::shift_is_cheap(const LabelState& state, float b, double enoug
 
 /// Bounds what unreached rows may cost by their number, and estimates it by looking at some. The violators among
 /// those are kept.
-void ColumnSearch::judge_unreached(LabelState& state, float b) {
+void ColumnSearch::estimate_unreached(LabelState& state, float b) {
   state.n_unreached = formulas_.X.n_rows - static_cast<std::int64_t>(reached_.size());
   for (const ActiveRow& a : state.active) state.n_unreached -= is_reached_[as_size(a.row)] ? 0 : 1;
   state.unreached.clear();

@@ -39,7 +39,7 @@ class ColumnSearch {
   bool look_beyond(LabelState& state, float b, DualSolution& solution);
   void collect_hits(LabelState& state, float b, bool complete);
   bool shift_is_cheap(const LabelState& state, float b, double enough) const;
-  void judge_unreached(LabelState& state, float b);
+  void estimate_unreached(LabelState& state, float b);
   void pick_unreached(LabelState& state);
 
   const Formulas& formulas_;

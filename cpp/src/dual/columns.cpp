@@ -12,7 +12,7 @@ namespace umpteen::dual {
 
 namespace {
 
-void fill_columns(const CsrView& X, Columns& columns) {
+void fill_columns(const CsrView& X, FeatureColumns& columns) {
   std::vector<std::int64_t> ends(columns.indptr.begin(), columns.indptr.end() - 1);
   for (std::int64_t row = 0; row < X.n_rows; ++row) {
     double squared = 0;
@@ -21,7 +21,8 @@ void fill_columns(const CsrView& X, Columns& columns) {
       const std::int64_t at = ends[as_size(X.indices[i])]++;
       columns.rows[as_size(at)] = static_cast<std::int32_t>(row);
       columns.values[as_size(at)] = X.data[i];
-      columns.signs[as_size(X.indices[i])] |= X.data[i] > 0 ? Columns::kHasPositive : Columns::kHasNegative;
+      columns.signs[as_size(X.indices[i])] |=
+          X.data[i] > 0 ? FeatureColumns::kHasPositive : FeatureColumns::kHasNegative;
       squared += double{X.data[i]} * X.data[i];
       absolute += std::abs(double{X.data[i]});
     }
@@ -30,7 +31,7 @@ void fill_columns(const CsrView& X, Columns& columns) {
   }
 }
 
-void sort_by_magnitude(Columns& columns, std::int64_t column) {
+void sort_by_magnitude(FeatureColumns& columns, std::int64_t column) {
   const std::int64_t begin = columns.indptr[as_size(column)];
   const std::int64_t end = columns.indptr[as_size(column) + 1];
   std::vector<std::pair<float, std::int32_t>> entries;
@@ -44,9 +45,9 @@ void sort_by_magnitude(Columns& columns, std::int64_t column) {
 
 }  // namespace
 
-Columns transpose(const DualProblem& problem, int threads, Control& control) {
+FeatureColumns transpose(const DualProblem& problem, int threads, Control& control) {
   const CsrView& X = problem.X;
-  Columns columns;
+  FeatureColumns columns;
   columns.indptr.assign(as_size(X.n_cols) + 1, 0);
   columns.rows.resize(as_size(X.indptr[X.n_rows]));
   columns.values.resize(columns.rows.size());

@@ -9,7 +9,7 @@
 namespace umpteen::dual {
 
 /// X by columns, and the lengths of its rows. All labels share it.
-struct Columns {
+struct FeatureColumns {
   std::vector<std::int64_t> indptr;  // n_cols + 1
   std::vector<std::int32_t> rows;
   Floats values;
@@ -24,6 +24,6 @@ struct Columns {
 };
 
 /// Rows rise within a column; where searches are sampled, magnitudes of values fall instead.
-Columns transpose(const DualProblem& problem, int threads, Control& control);
+FeatureColumns transpose(const DualProblem& problem, int threads, Control& control);
 
 }  // namespace umpteen::dual

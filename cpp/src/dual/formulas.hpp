@@ -22,7 +22,7 @@ struct SparseRow {
 /// The problem's formulas: weights and scores from v, losses and gaps from scores.
 class Formulas {
  public:
-  Formulas(const DualProblem& of, const Columns& columns_of_X)
+  Formulas(const DualProblem& of, const FeatureColumns& columns_of_X)
       : problem(of),
         X(of.X),
         columns(columns_of_X),
@@ -32,7 +32,7 @@ class Formulas {
 
   const DualProblem& problem;
   const CsrView& X;
-  const Columns& columns;
+  const FeatureColumns& columns;
   const bool lists_features;  // the touched ones of each label; where features are few, looking at all is as fast
 
   SparseRow row(std::int32_t id) const {
@@ -59,14 +59,11 @@ class Formulas {
 
   /// The features with a weight other than 0, in no particular order.
   void collect_features(const LabelState& state, std::vector<std::int32_t>& features) const {
-    features.clear();
-    const auto look = [&](std::int32_t f) {
-      if (weight(state, as_size(f)) != 0) features.push_back(f);
-    };
-    if (lists_features)
-      for (const std::int32_t f : state.touched) look(f);
+    if (state.phase == Phase::kNearest)
+      collect(state, [](float v) { return v; }, features);
     else
-      for (std::int32_t f = 0; f < X.n_cols; ++f) look(f);
+      collect(
+          state, [limit = limit_, factor = inverse_tau_](float v) { return soften(v, limit) * factor; }, features);
   }
 
   /// The least score that makes a row a hit, given the features of w.
@@ -91,6 +88,22 @@ class Formulas {
   }
 
  private:
+  template <typename Weigh>
+  void collect(const LabelState& state, const Weigh& weigh, std::vector<std::int32_t>& features) const {
+    const float* v = state.v.data();
+    features.resize(lists_features ? state.touched.size() : as_size(X.n_cols));
+    std::int32_t* out = features.data();
+    const auto look = [&](std::int32_t f) {
+      *out = f;
+      out += weigh(v[f]) != 0 ? 1 : 0;
+    };
+    if (lists_features)
+      for (const std::int32_t f : state.touched) look(f);
+    else
+      for (std::int32_t f = 0, n = static_cast<std::int32_t>(X.n_cols); f < n; ++f) look(f);
+    features.resize(as_size(out - features.data()));
+  }
+
   static constexpr std::int64_t kListAbove = 16384;  // features
   static constexpr float kMargin = -1;               // of a row that lacks the label
   static constexpr double kNearShare = 0.3;          // of the mean's own score: which rows are near it

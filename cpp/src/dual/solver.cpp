@@ -285,7 +285,7 @@ std::vector<std::int64_t> order_labels(const DualProblem& problem) {
 
 std::vector<DualSolution> solve_dual(const DualProblem& problem, int threads, Control& control) {
   std::vector<DualSolution> solutions(as_size(problem.n_labels));
-  const dual::Columns columns = dual::transpose(problem, threads, control);
+  const dual::FeatureColumns columns = dual::transpose(problem, threads, control);
   const std::vector<std::int64_t> order = order_labels(problem);
   std::atomic<std::size_t> next{0};
   // A worker takes labels until a panel of them waits for a shared search: items of parallel_for would each end with

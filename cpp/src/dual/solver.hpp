@@ -15,7 +15,7 @@ namespace umpteen::dual {
 /// Solves labels on one thread: descent and search in turns, until the gap is small enough.
 class Solver {
  public:
-  Solver(const DualProblem& problem, const Columns& columns, Control& control, int worker)
+  Solver(const DualProblem& problem, const FeatureColumns& columns, Control& control, int worker)
       : formulas_(problem, columns),
         problem_(problem),
         control_(control),

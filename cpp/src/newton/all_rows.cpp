@@ -406,7 +406,7 @@ std::vector<OneVsRestSolution> solve_all_rows(const OneVsRestProblem& problem, M
   LabelQueue queue(problem);
   const std::vector<double> total = sum_rows(problem.X);
   share_labels(queue.size(), threads, control, worker,
-               [&](int who) { AllRowsNewton(problem, loss, total, queue, control, who, solutions.data()).solve(); });
+               [&](int id) { AllRowsNewton(problem, loss, total, queue, control, id, solutions.data()).solve(); });
   return solutions;
 }
 

@@ -97,7 +97,7 @@ class GramNewton {
     for (int j = 0; j < kLanes; ++j) start_next(j);
     while (any_busy(lanes_)) {
       multiply();
-      judge();
+      check_residuals();
       take_steps();
       advance();
       control_.check_in(worker_);
@@ -142,7 +142,7 @@ class GramNewton {
   }
 
   /// Looks at the residuals: a gradient may be short enough, a direction good enough; else the search goes on.
-  void judge() {
+  void check_residuals() {
     LaneDoubles rho{};
     kernels_.dot_lanes(n_, residual_.data(), image_.data(), rho.data());
     LaneFloats beta{};
@@ -399,7 +399,7 @@ std::vector<OneVsRestSolution> solve_by_gram(const OneVsRestProblem& problem, in
   LabelQueue queue(problem);
   const Gram gram(problem.X, problem.bias, control, std::max(worker, 0));
   share_labels(queue.size(), threads, control, worker,
-               [&](int who) { GramNewton(problem, gram, queue, control, who, solutions.data()).solve(); });
+               [&](int id) { GramNewton(problem, gram, queue, control, id, solutions.data()).solve(); });
   return solutions;
 }
 

@@ -135,7 +135,7 @@ template <typename Solve>
 void share_labels(std::int64_t n_labels, int threads, Control& control, int worker, Solve solve) {
   if (worker >= 0) return solve(worker);
   const std::int64_t n_panels = (n_labels + kLanes - 1) / kLanes;
-  parallel_for(clamp_threads(n_panels, threads), threads, control, [&](std::int64_t, int who) { solve(who); });
+  parallel_for(clamp_threads(n_panels, threads), threads, control, [&](std::int64_t, int id) { solve(id); });
 }
 
 /// Whether combinations of rows are cheaper to compute with than weights.

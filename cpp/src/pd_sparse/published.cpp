@@ -33,7 +33,7 @@ void PublishedWeights::deal_labels(std::uint64_t seed) {
   for (const std::int32_t label : variables_.labels) order.emplace_back(places[as_size(label)], label);
   std::sort(order.begin(), order.end());
   for (std::size_t i = 0; i < order.size(); ++i) blocks_[i % blocks_.size()].label_ids.push_back(order[i].second);
-  for (Block& block : blocks_) {
+  for (LabelBlock& block : blocks_) {
     std::sort(block.label_ids.begin(), block.label_ids.end());
     block.bias.assign(block.label_ids.size(), 0.0F);
   }
@@ -43,11 +43,11 @@ double PublishedWeights::publish(int threads, Control& control) {
   parallel_for(static_cast<std::int64_t>(blocks_.size()), threads, control,
                [&](std::int64_t i, int) { publish(blocks_[as_size(i)]); });
   double total = 0;
-  for (const Block& block : blocks_) total += block.squared;
+  for (const LabelBlock& block : blocks_) total += block.squared;
   return total / 2;
 }
 
-void PublishedWeights::publish(Block& block) const {
+void PublishedWeights::publish(LabelBlock& block) const {
   const std::int64_t n_features = variables_.X.n_cols;
   const float limit = variables_.limit;
   block.indptr.assign(as_size(n_features) + 1, 0);
@@ -75,7 +75,7 @@ void PublishedWeights::publish(Block& block) const {
                  block.positions.data());
 }
 
-LinearShard PublishedWeights::view(const Block& block) const {
+LinearShard PublishedWeights::view(const LabelBlock& block) const {
   return {
       .n_features = variables_.X.n_cols,
       .n_labels = static_cast<std::int32_t>(block.label_ids.size()),

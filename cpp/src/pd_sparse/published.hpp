@@ -23,7 +23,7 @@ class PublishedWeights {
 
  private:
   /// Some labels' weights.
-  struct Block {
+  struct LabelBlock {
     std::vector<std::int32_t> label_ids;  // rising
     std::vector<std::uint32_t> indptr;
     std::vector<std::uint32_t> position_ptr;
@@ -34,12 +34,12 @@ class PublishedWeights {
   };
 
   void deal_labels(std::uint64_t seed);
-  void publish(Block& block) const;
-  LinearShard view(const Block& block) const;
+  void publish(LabelBlock& block) const;
+  LinearShard view(const LabelBlock& block) const;
 
   const Variables& variables_;
   const std::int64_t n_groups_;
-  std::vector<Block> blocks_;  // block i belongs to group i % n_groups
+  std::vector<LabelBlock> blocks_;  // block i belongs to group i % n_groups
 };
 
 }  // namespace umpteen::pd
