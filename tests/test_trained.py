@@ -351,7 +351,9 @@ def test_a_nested_model_is_the_model(tiny):
 def test_blends_are_not_pruned(tiny):
     members = [umpteen.Centroid().fit(tiny.X[:200], tiny.Y[:200]), umpteen.DiSMEC().fit(tiny.X[:200], tiny.Y[:200])]
     blend = umpteen.Blend(members).fit(tiny.X[200:], tiny.Y[200:])
-    with pytest.raises(ParamError, match="only linear models have weights to prune, but this model is of the family blend"):
+    with pytest.raises(
+        ParamError, match="only linear models have weights to prune, but this model is of the family blend"
+    ):
         blend.model_.pruned(0.1)
 
 
