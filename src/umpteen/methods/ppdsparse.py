@@ -11,10 +11,10 @@ the λ-term. The dual has one α_i ≥ 0 per row:
 
 and both w and α are mostly zero. So a label needs only an active set of rows (Algorithm 1;
 cpp/include/umpteen/dual_descent.hpp): coordinate descent on the set (Algorithm 2), then a search of all rows for
-those that violate their margin most, along the columns of the few features w has. If rows are long and w is less sparse,
-labels search together instead and read X once for all. The primal and the dual objective enclose the optimum; a label
-is done when they are close. With ``search="sampled"`` searches read only features drawn by |w_j| (Algorithm 3) and
-only large entries of their columns, until a last exact search.
+those that violate their margin most, along the columns of the few features w has. If rows are long and w is less
+sparse, labels search together instead and read X once for all. The primal and the dual objective enclose the optimum;
+a label is done when they are close. With ``search="sampled"`` searches read only features drawn by |w_j| (Algorithm
+3) and only large entries of their columns, until a last exact search.
 """
 
 from __future__ import annotations
