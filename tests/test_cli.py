@@ -317,7 +317,7 @@ def test_other_formats(tmp_path, files):
         (["predict", "{model}", "{train}", "--exclude", "²"], 1, "error: exclude"),
         (["predict", "{model}", "{train}", "--output", "nodir/x.txt"], 1, "error: nodir/x.txt: No such file"),
         (["train", "{train}", "--colour"], 2, "No such option"),
-        (["evaluate", "{train}", "{train}"], 1, "error: .*holds no manifest.json"),
+        (["evaluate", "{train}", "{train}"], 1, "error: .*is a file, but a model is a directory"),
         (["evaluate", "nowhere", "{train}"], 1, "error: nowhere: there is no such model directory"),
         (
             ["evaluate", "{model}", "{bad}"],

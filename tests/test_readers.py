@@ -255,7 +255,7 @@ def test_pair_that_does_not_fit(tmp_path):
     with pytest.raises(umpteen.errors.DataError, match=r"its labels .*trn_X_Y\.txt are missing"):
         umpteen.read_xc(features)
     write(tmp_path, "1 4\n3:1\n", "trn_X_Y.txt")
-    with pytest.raises(umpteen.errors.DataError, match=r"trn_X_Y\.txt: must have 2 rows .* but has 1"):
+    with pytest.raises(umpteen.errors.DataError, match=r"trn_X_Y\.txt: must have 2 rows, .* but has 1"):
         umpteen.read_xc(features)
 
 

@@ -19,7 +19,7 @@ def train_families(folder: Path) -> dict[str, Path]:
     methods = {
         "linear": umpteen.DiSMEC(labels_per_shard=5, tfidf=True, threads=1),
         "linear32": umpteen.Centroid(weight_type="float32", labels_per_shard=7, threads=1),
-        "candidates": umpteen.DiSMEC(candidates=umpteen.LabelTree(max_leaf=3, branching=3), threads=1),
+        "candidates": umpteen.DiSMEC(candidate_tree=umpteen.LabelTree(max_leaf=3, branching=3), threads=1),
         "sparse": umpteen.PDSparse(threads=1),
         "forest": umpteen.FastXML(n_trees=2, max_leaf=5, threads=1),
         "pfastrexml": umpteen.PfastreXML(n_trees=2, max_leaf=5, threads=1),
