@@ -18,6 +18,9 @@ from umpteen import _native
 from .conftest import ROOT
 from .fuzz.guided import TARGETS, seeds
 
+#: A model whose parameters are damaged can suggest, and warns that it cannot be trained further.
+pytestmark = pytest.mark.filterwarnings("ignore:.*cannot be trained further:UserWarning")
+
 CORPORA = ROOT / "tests" / "corpora"
 
 
