@@ -94,16 +94,20 @@ void ColumnSearch::read_column(const LabelState& state, std::int32_t feature, fl
   const float least = state.phase == Phase::kSampled ? formulas_.problem.cutoff / std::abs(w) : 0.0F;
   const std::int64_t begin = columns.indptr[as_size(feature)];
   const std::int64_t end = columns.indptr[as_size(feature) + 1];
+  const float* const values = columns.values.data();
+  const std::int32_t* const rows = columns.rows.data();
+  std::uint8_t* const is_reached = is_reached_.data();
+  float* const scores = scores_.data();
   std::int64_t i = begin;
   for (; i < end; ++i) {
-    const float x = columns.values[as_size(i)];
+    const float x = values[i];
     if (std::abs(x) < least) break;
-    const std::int32_t row = columns.rows[as_size(i)];
-    if (!is_reached_[as_size(row)]) {
-      is_reached_[as_size(row)] = 1;
+    const std::int32_t row = rows[i];
+    if (!is_reached[row]) {
+      is_reached[row] = 1;
       reached_.push_back(row);
     }
-    scores_[as_size(row)] += w * x;
+    scores[row] += w * x;
   }
   solution.column_entries += i - begin;
   control_.check_in(worker_);

@@ -14,6 +14,15 @@ constexpr std::int64_t kMostGathered = 1 << 17;  // entries: 1 MB
 constexpr std::int64_t kGatheredShare = 4;       // of X: at most one entry in so many is copied
 constexpr double kFirstTolerance = 0.05;         // of eps, before the first search
 
+/// To the least of the parabola along alpha.
+void move(const Formulas& formulas, LabelState& state, ActiveRow& a, const SparseRow& row, float slope) {
+  float alpha = a.curvature > 0 ? std::max(a.alpha + slope / a.curvature, 0.0F) : a.cost;
+  if (!formulas.problem.squared) alpha = std::min(alpha, a.cost);
+  formulas.add_row(state, row, a.sign * (alpha - a.alpha));
+  state.v0 += double{a.sign} * (alpha - a.alpha);
+  a.alpha = alpha;
+}
+
 }  // namespace
 
 void Descent::run(LabelState& state, DualSolution& solution) {
@@ -59,38 +68,32 @@ void Descent::gather_rows(const LabelState& state) {
 /// until the next search.
 Descent::Pass Descent::pass(LabelState& state, float beyond, DualSolution& solution) {
   const bool squared = formulas_.problem.squared;
+  std::int32_t* const order = order_.data();
+  ActiveRow* const active = state.active.data();
   Pass seen;
   std::size_t n = order_.size();
   for (std::size_t i = 0; i < n;) {
-    std::swap(order_[i], order_[i + state.random.below(n - i)]);
-    ActiveRow& a = state.active[as_size(order_[i])];
-    const SparseRow& row = gathered_[as_size(order_[i])];
+    std::swap(order[i], order[i + state.random.below(n - i)]);
+    ActiveRow& a = active[order[i]];
+    const SparseRow& row = gathered_[as_size(order[i])];
     const float violation = 1 - a.sign * formulas_.score(state, row);
     seen.gap += formulas_.gap(violation, a);
     ++solution.visited;
     const float slope = squared ? violation - a.alpha / a.cost : violation;
     const bool stays = a.alpha == 0 ? slope <= 0 : !squared && a.alpha == a.cost && slope >= 0;
     if (stays && std::abs(slope) > beyond) {
-      order_[i] = order_[--n];
+      order[i] = order[--n];
       continue;
     }
     if (!stays) {
       seen.largest = std::max(seen.largest, std::abs(slope));
-      move(state, a, row, slope);
+      move(formulas_, state, a, row, slope);
     }
     seen.alphas += a.alpha;
     ++i;
   }
   order_.resize(n);
   return seen;
-}
-
-void Descent::move(LabelState& state, ActiveRow& a, const SparseRow& row, float slope) const {
-  float alpha = a.curvature > 0 ? std::max(a.alpha + slope / a.curvature, 0.0F) : a.cost;
-  if (!formulas_.problem.squared) alpha = std::min(alpha, a.cost);
-  formulas_.add_row(state, row, a.sign * (alpha - a.alpha));
-  state.v0 += double{a.sign} * (alpha - a.alpha);
-  a.alpha = alpha;
 }
 
 }  // namespace umpteen::dual

@@ -28,7 +28,6 @@ class Descent {
 
   void gather_rows(const LabelState& state);
   Pass pass(LabelState& state, float beyond, DualSolution& solution);
-  void move(LabelState& state, ActiveRow& a, const SparseRow& row, float slope) const;
 
   const Formulas& formulas_;
   Control& control_;

@@ -357,11 +357,14 @@ class AllRowsNewton {
     LabelLane& lane = lanes_[as_size(j)];
     OneVsRestSolution& solution = *lane.solution;
     const double loss = end_lane(problem_, loss_, lane, u_.data() + j);
+    const float* const weights = weights_.data() + j;
+    const float prune = problem_.prune;
+    const std::int64_t n = bias_row();
     double squared = 0;
-    for (std::int64_t f = 0; f <= X_.n_cols; ++f) {
-      const float w = weights_[at(f, j)];
+    for (std::int64_t f = 0; f <= n; ++f) {
+      const float w = weights[f * kLanes];
       squared += double{w} * w;
-      if (f == bias_row() || std::abs(w) < problem_.prune || w == 0) continue;
+      if (f == n || std::abs(w) < prune || w == 0) continue;
       solution.features.push_back(static_cast<std::int32_t>(f));
       solution.weights.push_back(w);
     }
