@@ -1,4 +1,4 @@
-"""Fixtures every test file may use."""
+"""Fixtures every test file may use, and marks that follow from them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import os
 import secrets
 from pathlib import Path
 
+# Before numpy is first imported: tests run side by side, and the judges' matrices are small.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 import umpteen
 from umpteen import _native
+
+from . import side_by_side
+from .side_by_side import pytest_xdist_auto_num_workers  # noqa: F401  (a hook that is asked before plugins are configured)
 
 # Ray reads these when it is first imported, by whichever test that is; those of a cluster come later.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -21,6 +28,28 @@ settings.register_profile("umpteen", deadline=None, suppress_health_check=[Healt
 settings.load_profile("umpteen")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+#: What a test is that uses one of these fixtures.
+MARKS = {
+    "data": {"bibtex", "compared", "cooking", "eurlex", "nuclei"},
+    "process": {"browser", "cluster", "compared", "small_disk"},
+    "foreign": {"browser", "cluster", "compared"},
+    "slow": {"eurlex", "members"},
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(side_by_side)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by mark
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark, fixtures in MARKS.items():
+            if fixtures & set(getattr(item, "fixturenames", ())):
+                item.add_marker(mark)
+        if item.get_closest_marker("foreign") or item.get_closest_marker("measured"):
+            item.add_marker("slow")
 
 
 def data_root() -> Path:
@@ -68,9 +97,12 @@ def served_models(tmp_path_factory) -> dict[str, str]:
     return name_models([str(folder / name) for name in ("tags.model", "trees.model", "numbers.model")])
 
 
-@pytest.fixture(params=_native.available_simd())
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in _native.available_simd() if name != _native.simd()]
+
+
+@pytest.fixture(params=[_native.simd(), *OTHERS])
 def simd(request):
-    """Runs a test once per instruction set this machine has."""
+    """Runs a test once per instruction set this machine has, in the quick loop with the one it would choose."""
     before = _native.simd()
     _native.use_simd(request.param)
     yield request.param

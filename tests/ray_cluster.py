@@ -88,7 +88,7 @@ class Cluster:
             self.why_no_cable = f"no network namespace can be made here ({error})"
             self.cable.remove()
             self.cable = None
-        self.prefix = self.cable.prefix if self.cable else "127.0.0."
+        self.prefix = self.cable.prefix if self.cable else f"127.213.{os.getpid() % 250 + 1}."
         self.address = f"{self.prefix}{1 if self.cable else 10}:6397"
         package = str(Path(umpteen.__file__).parent.parent)
         self.environment = {

@@ -95,6 +95,7 @@ def test_how_many_labels_is_the_best_prefix(values):
     assert gains[k - 1] == pytest.approx(max(gains))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [umpteen.DiSMEC(C=0.3), umpteen.FastXML(n_trees=10), umpteen.PfastreXML(n_trees=10)]
 )

@@ -21,10 +21,21 @@ MANY_SHARDS = {
     "sleec": {"n_learners": 4},
 }
 #: Fewer trees and learners than by default, where the contract has no need of more.
-SETTINGS = {"fastxml": {"n_trees": 8}, "pfastrexml": {"n_trees": 8}}
+SETTINGS = {
+    "fastxml": {"n_trees": 8},
+    "pfastrexml": {"n_trees": 8},
+    "rxml": {"n_learners": 2},
+    "sleec": {"n_learners": 2},
+}
 
 
-@pytest.fixture(scope="module", params=METHODS)
+#: Their learners solve for embeddings anew in every check.
+SLOW = {"rxml", "sleec"}
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in METHODS]
+)
 def case(request) -> Case:
     cls = method_class(request.param)
     return Case(cls(**SETTINGS.get(request.param, {})), MANY_SHARDS.get(request.param, {"labels_per_shard": 10}))

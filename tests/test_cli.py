@@ -56,6 +56,7 @@ def model(tmp_path, files):
     return tmp_path / "m.model"
 
 
+@pytest.mark.process
 def test_help_is_worth_reading():
     out = subprocess.run([*UMPTEEN, "--help"], capture_output=True, text=True, check=True).stdout
     for command in ("train", "predict", "evaluate", "inspect", "prune", "add-labels"):
@@ -364,6 +365,7 @@ def test_a_blend_is_not_pruned(capsys, monkeypatch, tmp_path, tiny):
     assert err == "error: only linear models have weights to prune, but this model is of the family blend\n"
 
 
+@pytest.mark.process
 def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):
     done = subprocess.run(
         [*UMPTEEN, "train", files[0], "--model", tmp_path / "quiet"],
@@ -374,6 +376,7 @@ def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):
     assert done.stderr == ""
 
 
+@pytest.mark.process
 def test_a_progress_bar_with_an_estimate_at_a_terminal(tmp_path, files):
     parent, child = pty.openpty()
     process = subprocess.Popen(
@@ -395,6 +398,7 @@ def test_a_progress_bar_with_an_estimate_at_a_terminal(tmp_path, files):
     assert b"left" in shown
 
 
+@pytest.mark.process
 def test_interrupt_says_how_to_resume_and_resume_works(tmp_path, files):
     code = (
         "import time, umpteen\n"
@@ -428,6 +432,7 @@ def test_interrupt_says_how_to_resume_and_resume_works(tmp_path, files):
     assert "16 shards" in run(*args, "--resume")
 
 
+@pytest.mark.process
 def test_output_to_a_reader_that_leaves(files, model):
     command = " ".join(f"'{part}'" for part in [*UMPTEEN, "predict", model, files[1]])
     done = subprocess.run(["bash", "-c", f"{command} | head -n 1"], capture_output=True, text=True)

@@ -31,6 +31,8 @@ from umpteen.evaluation import report
 
 from .conftest import data_root
 
+pytestmark = [pytest.mark.process, pytest.mark.foreign]
+
 UMPTEEN = [sys.executable, "-c", "from umpteen.cli.main import main; main()"]
 
 

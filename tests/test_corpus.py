@@ -144,6 +144,7 @@ def test_parquet(tmp_path):
         read(tmp_path / "c.parquet")
 
 
+@pytest.mark.process
 def test_parquet_without_pyarrow_is_refused_politely(tmp_path):
     code = (
         "import sys; sys.modules['pyarrow'] = None; import umpteen\n"
@@ -198,12 +199,15 @@ def test_frames_longer_than_one_slice_and_missing_values():
     assert umpteen.read_corpus(["just", "texts"], labels=None).texts == ["just", "texts"]
 
 
+@pytest.mark.process
 def test_reading_brings_in_no_optional_package():
     code = "import sys, umpteen; umpteen.read_corpus([('a', ['b'])]); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pandas", "polars", "pyarrow", "sklearn"} & set(loaded)
 
 
+@pytest.mark.process
+@pytest.mark.measured
 def test_a_file_is_read_as_it_is_asked_for(tmp_path):
     """A row is handed out before the rest of the file is looked at, so that the file may exceed memory."""
     content = jsonl([(text * 30, labels) for text, labels in ROWS]) * 20_000
@@ -352,6 +356,7 @@ def test_lists_of_different_length():
         umpteen.Corpus(["a", "b"], [["c"]])
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", ["StackExchange-Cooking", "Debian-Tags", "Nuclei-Tags", "Tate-Subjects"])
 def test_real_corpora_agree_with_their_matrices(name):
     folder = data_root() / name

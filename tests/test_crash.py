@@ -18,9 +18,12 @@ from umpteen.storage.store import keep_metrics, kept_metrics
 from .conftest import ROOT
 from .files import read_files
 
+pytestmark = pytest.mark.process
+
 SOURCE = str(Path(umpteen.__file__).parent.parent)
 
 
+@pytest.mark.slow
 def test_killed_at_random_points():
     """A small part of what tests/records/crash.md records, with other points; fails with what was left behind."""
     environment = os.environ | {"PYTHONPATH": SOURCE}
@@ -164,6 +167,7 @@ def two_at_once(work: str, n: int = 2) -> list[str]:
     return sorted(process.communicate(timeout=120)[0].strip() for process in processes)
 
 
+@pytest.mark.slow
 def test_of_two_that_train_one_does_and_one_is_told(tmp_path, tiny):
     place = tmp_path / "m"
     said = two_at_once(f"umpteen.FastXML(n_trees=20, threads=1).fit(data.X, data.Y, {str(place)!r})", 3)
@@ -174,6 +178,7 @@ def test_of_two_that_train_one_does_and_one_is_told(tmp_path, tiny):
     assert read_files(place) == read_files(tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_of_many_that_replace_a_model_each_does_in_turn(tmp_path, tiny):
     place = tmp_path / "m"
     model = umpteen.Centroid(labels_per_shard=4).fit(tiny.X, tiny.Y)

@@ -46,6 +46,7 @@ def test_the_gradient_vanishes_as_the_stopping_rule_says(simd, tiny, C, bias, co
         assert (b == 0).all()
 
 
+@pytest.mark.slow
 def test_every_label_of_bibtex_is_as_good_as_liblinears(bibtex):
     train, _ = bibtex
     X, Y = unit(train.X), train.Y.toarray() > 0
@@ -67,6 +68,7 @@ def test_eurlex_labels_from_head_to_tail_are_as_good_as_liblinears(eurlex):
         assert ours == pytest.approx(liblinear_objective(X, y, 2, svm_objective), rel=1e-3), label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [1.0, 10.0])
 def test_l1_on_bibtex_is_as_good_as_liblinears(bibtex, C):
     train, _ = bibtex
@@ -107,6 +109,7 @@ def test_l1_ends_where_no_feature_can_do_better(simd, bias, n_features):
         assert wrong.max() < 0.02, label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("l1", [False, True])
 def test_l1_and_l2_objectives_fall_with_every_round(bibtex, l1):
     train, _ = bibtex
@@ -157,6 +160,7 @@ def test_dense_rows_are_left_to_newton(tiny):
     assert umpteen.DiSMEC(solver="dual").uses_dual(dense)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [1.0, 3.0])
 def test_the_objective_falls_with_every_round(bibtex, cost):
     """Exactly the same until then, so runs cut off after more and more rounds show one label's way."""
@@ -319,6 +323,7 @@ def test_accuracy_on_bibtex(bibtex):
     assert np.all(np.array(found) >= [63.68, 38.63, 27.9]), found
 
 
+@pytest.mark.slow
 def test_accuracy_on_bibtex_with_C_from_held_out_rows(bibtex):
     """As the paper chooses it."""
     train, test = bibtex
@@ -334,6 +339,8 @@ def test_accuracy_on_bibtex_with_C_from_held_out_rows(bibtex):
     assert np.all(np.array(found) >= [63.9, 38.8, 28.0]), (best, found)
 
 
+@pytest.mark.slow
+@pytest.mark.data
 def test_accuracy_on_mediamill():
     train, test = read_pair("Mediamill")
     found = precision(umpteen.DiSMEC().fit(train.X, train.Y), test)
@@ -341,6 +348,8 @@ def test_accuracy_on_mediamill():
     assert np.all(np.array(found) >= np.array([81.88, 65.78, 51.56]) - 0.1), found
 
 
+@pytest.mark.slow
+@pytest.mark.data
 def test_accuracy_on_tate_subjects():
     train, test = read_pair("Tate-Subjects")
     found = precision(umpteen.DiSMEC().fit(train.X, train.Y), test)

@@ -67,6 +67,7 @@ def test_fails_fast_and_names_the_shard():
     assert len(started) < 5
 
 
+@pytest.mark.measured
 def test_leaving_the_loop_stops_the_rest():
     running = LocalEngine(threads=2).run(lambda task, r: time.sleep(0.01), TASKS * 100, "across")
     next(running)
@@ -115,6 +116,8 @@ umpteen.Centroid(threads=2).fit(data.X, data.Y)
 """
 
 
+@pytest.mark.process
+@pytest.mark.measured
 def test_ctrl_c_stops_training_within_a_second():
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

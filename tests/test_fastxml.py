@@ -50,6 +50,7 @@ def liblinear_objective(X, sign, loss, eps, cost=(1.0, 1.0)):
     return l1_objective(X, sign, np.where(np.asarray(sign) > 0, cost[1], cost[0]), w, loss)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 @pytest.mark.parametrize("cost", [(1.0, 1.0), (0.6, 3.0)])
 def test_the_solver_reaches_liblinears_objective_on_bibtex(simd, bibtex, loss, cost):
@@ -419,6 +420,7 @@ def precision(model, test):
     return np.array([metrics[f"P@{k}"] for k in (1, 3, 5)])
 
 
+@pytest.mark.slow
 def test_losses_over_five_labels_are_worse(bibtex):
     train, test = bibtex
     found = [
@@ -433,6 +435,7 @@ def test_losses_over_five_labels_are_worse(bibtex):
 BIBTEX = {"tfidf": True, "C_delta": 0.5, "max_leaf": 5}
 
 
+@pytest.mark.slow
 def test_accuracy_on_bibtex(bibtex):
     train, test = bibtex
     found = precision(umpteen.FastXML(**BIBTEX).fit(train.X, train.Y), test)
@@ -441,6 +444,7 @@ def test_accuracy_on_bibtex(bibtex):
     assert (found >= [62.5, 38.2, 28.1]).all(), found  # forests differ by some tenths from seed to seed
 
 
+@pytest.mark.slow
 def test_pfastrexml_on_bibtex(bibtex):
     train, test = bibtex
     found = precision(umpteen.PfastreXML(**BIBTEX).fit(train.X, train.Y), test)

@@ -29,6 +29,7 @@ def kept(target: str) -> list[bytes]:
     return [base64.b64decode(line) for line in (CORPORA / f"{target}.txt").read_text().split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_inputs_that_were_kept(target):
     inputs = kept(target)
@@ -67,6 +68,8 @@ def test_drawn_inputs(target, n):
         TARGETS[target](bytes(data))
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_damaged_models_are_refused_or_harmless():
     """In processes of their own, with limits on memory and time; see tests/records/fuzz.md for many more."""
     environment = os.environ | {"PYTHONPATH": str(Path(umpteen.__file__).parent.parent)}

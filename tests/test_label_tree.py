@@ -182,6 +182,7 @@ def test_support_vector_machines_side_by_side_come_to_their_optimum(more, simd, 
         assert np.linalg.norm(here) <= bound * np.linalg.norm(at_zero)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [1.0, 2.5])
 def test_no_step_raises_the_objective(more, cost):
     X = training_data(LabelTree(), more).X

@@ -60,6 +60,7 @@ def test_the_gradient_vanishes_as_the_stopping_rule_says(simd, tiny, C, bias, co
         assert (b == 0).all()
 
 
+@pytest.mark.slow
 def test_every_label_of_bibtex_is_as_good_as_liblinears(bibtex):
     train, _ = bibtex
     X, Y = unit(train.X), train.Y.toarray() > 0
@@ -83,6 +84,7 @@ def test_eurlex_labels_from_head_to_tail_are_as_good_as_liblinears(eurlex):
         assert ours == pytest.approx(liblinear_objective(X, y, 0, logistic_objective), rel=1e-3), label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("C", "cost"), [(1.0, 1.0), (1.0, 3.0), (100.0, 1.0)])
 def test_the_objective_falls_with_every_step(bibtex, C, cost):
     """A run cut off after more and more steps shows the way of one that is not."""
@@ -246,6 +248,7 @@ def test_the_command_line_sets_the_loss(tmp_path, tiny):
     np.testing.assert_array_equal(model.predict_topk(tiny.X)[1], want[1])
 
 
+@pytest.mark.measured
 def test_the_kernel_stops_when_told():
     data = umpteen.make_synthetic(20_000, 5_000, 3_000, features_per_row=150, seed=1)
     X, columns = unit(data.X), data.Y.tocsc()
@@ -266,6 +269,8 @@ def test_the_kernel_stops_when_told():
     assert time.perf_counter() - told[0] < 1
 
 
+@pytest.mark.process
+@pytest.mark.measured
 def test_the_estimate_covers_the_peak():
     """Many features, so that the panels are most of it; measured in a fresh process."""
     code = """

@@ -32,6 +32,8 @@ def test_works_in_a_pipeline_and_a_grid_search(cls, tiny):
     assert 0 < search.best_score_ <= 1
 
 
+@pytest.mark.process
+@pytest.mark.measured
 @every_method
 def test_ctrl_c_stops_real_training_within_a_second(cls):
     import signal
@@ -128,6 +130,7 @@ def test_memory_is_stated_and_what_does_not_fit_is_refused(cls, tiny, monkeypatc
         cls().fit(tiny.X, tiny.Y)
 
 
+@pytest.mark.slow
 @every_method
 def test_the_estimate_bounds_the_model(cls, bibtex, tmp_path):
     train, _ = bibtex

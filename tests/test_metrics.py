@@ -256,6 +256,7 @@ def bibtex_case(request, bibtex):
     return train_Y, Y, ranked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", list(PROPENSITY_CONSTANTS))
 def test_equals_napkinxc(bibtex_case, family):
     napkin = pytest.importorskip("napkinxc.metrics")

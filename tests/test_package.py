@@ -18,6 +18,7 @@ import umpteen
 MODULES = [m.name for m in pkgutil.walk_packages(umpteen.__path__, "umpteen.") if not m.name.endswith("_native")]
 
 
+@pytest.mark.process
 def test_import_is_light():
     """`import umpteen` brings in nothing but itself: not even numpy."""
     code = "import sys; before = set(sys.modules); import umpteen; print(*sorted(set(sys.modules) - before))"
@@ -37,6 +38,7 @@ def test_import_is_light():
     assert not heavy & {name.split(".")[0] for name in loaded}
 
 
+@pytest.mark.process
 def test_using_it_needs_no_optional_package():
     code = (
         "import sys, umpteen; d = umpteen.make_synthetic(50, 30, 5); m = umpteen.Centroid().fit(d.X, d.Y);"
@@ -46,6 +48,7 @@ def test_using_it_needs_no_optional_package():
     assert not {"sklearn", "ray", "fastapi", "matplotlib", "optuna", "typer"} & set(loaded)
 
 
+@pytest.mark.process
 def test_import_brings_nothing_that_takes_time():
     code = "import sys; before = set(sys.modules); import umpteen; print(*sorted(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

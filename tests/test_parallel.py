@@ -44,6 +44,7 @@ def test_the_first_exception_stops_the_rest(threads):
     assert len(seen) < 100_000
 
 
+@pytest.mark.measured
 def test_a_token_cancels_from_another_thread():
     token = _native.CancelToken()
     threading.Timer(0.1, token.cancel).start()
@@ -70,6 +71,8 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.process
+@pytest.mark.measured
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_stops_a_long_kernel_within_a_second(threads):
     process = subprocess.Popen(
@@ -90,6 +93,7 @@ def test_ctrl_c_stops_a_long_kernel_within_a_second(threads):
     assert "done" not in out
 
 
+@pytest.mark.process
 def test_works_in_a_forked_child():
     """OpenMP would hang here; threads that live for one call only do not."""
     _native.parallel_for(8, 4, lambda item, worker: None)
@@ -119,6 +123,7 @@ def test_instruction_sets():
         _native.use_simd("mmx")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", _native.available_simd())
 def test_the_environment_chooses_the_instruction_set(name):
     code = "from umpteen import _native; print(_native.simd())"

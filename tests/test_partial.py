@@ -64,6 +64,7 @@ def test_an_approximate_index_is_asked_in_parts_too(tiny):
         np.testing.assert_array_equal(mine, whole)
 
 
+@pytest.mark.slow
 def test_real_data_in_parts(bibtex):
     train, test = bibtex
     for method in (umpteen.PfastreXML(n_trees=6), umpteen.DiSMEC(labels_per_shard=20), umpteen.RXML(n_learners=3)):

@@ -135,6 +135,7 @@ def test_the_gap_closes_on_classes(classes):
     assert Run(X, Y, 0.05).go(60).check() < 0.01
 
 
+@pytest.mark.slow
 def test_the_gap_closes_on_bibtex(bibtex):
     train, _ = bibtex
     run = Run(unit(train.X), train.Y).go(20, n_found=20)
@@ -143,6 +144,7 @@ def test_the_gap_closes_on_bibtex(bibtex):
     assert run.alpha().nnz < 20 * train.n_rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("batch", [20, 100, 300])
 def test_the_optimum_does_not_depend_on_how_it_is_searched(tiny, sampled, batch):
@@ -155,6 +157,7 @@ def test_the_optimum_does_not_depend_on_how_it_is_searched(tiny, sampled, batch)
     assert np.linalg.norm(W - want[2]) <= np.sqrt(2 * (primal + dual)) + np.sqrt(2 * (want[0] + want[1])) + 1e-3
 
 
+@pytest.mark.slow
 def test_the_twin_agrees():
     data = umpteen.make_synthetic(80, 30, 8, labels_per_row=2, features_per_row=6, seed=2)
     X, Y = unit(data.X), data.Y.toarray() > 0
@@ -224,6 +227,7 @@ def test_digits_as_well_as_liblinear():
 # --- storage -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_memory_follows_the_non_zeros():
     """Short rows over many features: tables, and far from features x labels."""
     data = umpteen.make_synthetic(3000, 20_000, 400, labels_per_row=1.5, features_per_row=4, seed=5)
@@ -309,6 +313,7 @@ def raw_bibtex(bibtex, tmp_path_factory):
     return umpteen.PDSparse(**RAW).fit(bibtex[0].X, bibtex[0].Y, path), path
 
 
+@pytest.mark.slow
 def test_accuracy_and_size_on_bibtex(bibtex, raw_bibtex):
     model, path = raw_bibtex
     metrics = umpteen.evaluate(bibtex[1].Y, model.predict_topk(bibtex[1].X, 5)[0], deciles=False)
@@ -317,6 +322,7 @@ def test_accuracy_and_size_on_bibtex(bibtex, raw_bibtex):
     assert sum(file.stat().st_size for file in path.rglob("*.npy")) < 100_000
 
 
+@pytest.mark.slow
 def test_held_out_rows_say_when_to_stop_and_what_to_keep(bibtex, raw_bibtex):
     train, test = bibtex
     model, _ = raw_bibtex

@@ -84,6 +84,7 @@ def test_the_duality_gap_closes(simd, tiny, squared, lambda_, tau, bias):
         assert (solved[1] == 0).all()
 
 
+@pytest.mark.slow
 @LOSSES
 def test_the_twin_agrees(squared):
     data = umpteen.make_synthetic(60, 30, 4, features_per_row=6, seed=2)
@@ -96,6 +97,7 @@ def test_the_twin_agrees(squared):
         assert b[label] == pytest.approx(b_twin, abs=5e-3)
 
 
+@pytest.mark.slow
 @LOSSES
 def test_the_optimum_on_bibtex(bibtex, squared):
     train, _ = bibtex
@@ -123,6 +125,7 @@ def test_the_optimum_and_the_theorems_on_eurlex_from_head_to_tail(eurlex):
             assert (solved[3]["support"][n_positive < 100] < X.shape[0] / 10).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [0.5, 1.0])
 def test_without_lambda_it_is_dismecs_problem(bibtex, C):
     """1/2 |w|^2 + C sum of max^2 is 2C times tau/2 |w|^2 + 1/2 sum of max^2 with tau = 1 / (2C)."""
@@ -140,6 +143,7 @@ def test_without_lambda_it_is_dismecs_problem(bibtex, C):
         assert ours == pytest.approx(theirs, rel=1e-4)
 
 
+@pytest.mark.slow
 @LOSSES
 def test_the_dual_falls_with_every_round(bibtex, squared):
     """Exactly the same until then, so runs cut off after more and more rounds show one label's way."""
@@ -164,6 +168,7 @@ def sparse_rows(n_rows=3000, seed=5):
     return umpteen.make_synthetic(n_rows, 20_000, 60, labels_per_row=1.5, features_per_row=4, seed=seed)
 
 
+@pytest.mark.slow
 @LOSSES
 @pytest.mark.parametrize("samples", [0, 5, 1000])
 def test_the_optimum_where_searches_go_down_columns(simd, squared, samples):
@@ -174,6 +179,7 @@ def test_the_optimum_where_searches_go_down_columns(simd, squared, samples):
     check_optimum(X, Y, solved, squared=squared)
 
 
+@pytest.mark.slow
 def test_a_sampled_search_ends_exactly_and_says_what_it_missed(bibtex):
     train, _ = bibtex
     X, Y = unit(train.X), train.Y.toarray() > 0
@@ -189,6 +195,7 @@ def test_a_sampled_search_ends_exactly_and_says_what_it_missed(bibtex):
     assert (other[0] != sampled[0]).any()
 
 
+@pytest.mark.slow
 @LOSSES
 def test_a_start_at_the_optimum_is_the_end(bibtex, squared):
     train, _ = bibtex
@@ -314,6 +321,7 @@ def test_hinge_and_sampled_train_too(tiny):
         assert umpteen.PPDSparse(**params).fit(tiny.X, tiny.Y).score(tiny.X, tiny.Y) > floor
 
 
+@pytest.mark.slow
 def test_auto_chooses_on_held_out_rows(bibtex, tmp_path):
     train, test = bibtex
     by_setting = {
@@ -365,6 +373,7 @@ def precision(model, test):
     return [metrics[f"P@{k}"] for k in (1, 3, 5)]
 
 
+@pytest.mark.slow
 def test_accuracy_on_bibtex(bibtex):
     train, test = bibtex
     found = precision(umpteen.PPDSparse(lambda_=0.1, tau=1.0).fit(train.X, train.Y), test)

@@ -76,6 +76,8 @@ def test_a_model_remembers_its_power(tmp_path, tiny):
     np.testing.assert_array_equal(by_hand.predict_topk(as_csr(tiny.X.sqrt(), "X"))[1], model.predict_topk(tiny.X)[1])
 
 
+@pytest.mark.process
+@pytest.mark.measured
 @pytest.mark.parametrize(
     "method", ["Centroid()", "FastXML(n_trees=1, threads=1)", "RXMLGlobal(rank=5, iterations=2)"]
 )

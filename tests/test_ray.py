@@ -31,10 +31,14 @@ from umpteen.storage.store import ModelWriter, Part
 from .conftest import ROOT
 from .files import read_files
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None,
-    reason="Ray has no package for this Python or platform; pip install 'umpteen[ray]' where it has",
-)
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.foreign,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None,
+        reason="Ray has no package for this Python or platform; pip install 'umpteen[ray]' where it has",
+    ),
+]
 # Ray leaves the closing of its sockets and logs to the end of the process.
 quiet = pytest.mark.filterwarnings("ignore")
 

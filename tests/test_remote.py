@@ -126,6 +126,7 @@ def test_the_command_line_takes_urls(tiny, tmp_path):
     assert not Path("file:").exists()
 
 
+@pytest.mark.process
 def test_without_fsspec_the_message_says_what_to_install():
     code = (
         "import sys; sys.modules['fsspec'] = None; import umpteen\n"

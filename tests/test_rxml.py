@@ -36,6 +36,7 @@ def test_search_and_vote_against_numpy(simd, tiny, similarity, sharpness):
         np.testing.assert_allclose(scores[i, : len(order)], want[i, order], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_threads(tiny, tmp_path):
     for cls in (umpteen.RXML, umpteen.SLEEC, umpteen.RXMLGlobal):
         made = []
@@ -116,6 +117,7 @@ def test_the_approximate_index_finds_nearly_the_same(tiny, tmp_path):
 # --- degenerate data ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embedding", ["rcg", "svp"])
 def test_clusters_smaller_than_the_rank_and_empty_ones(tiny, embedding):
     model = umpteen.RXML(n_learners=2, n_clusters=60, rank=100, embedding=embedding).fit(tiny.X, tiny.Y)
@@ -178,6 +180,7 @@ def precision(model, test):
     return [metrics[f"P@{k}"] for k in (1, 3, 5)]
 
 
+@pytest.mark.slow
 def test_accuracy_on_bibtex(bibtex):
     train, test = bibtex
     weighted = precision(umpteen.RXML().fit(train.X, train.Y), test)

@@ -621,6 +621,7 @@ def test_the_document_names_every_route(client):
     assert text["maxLength"] == 200_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["tags", "numbers"])
 def test_schemathesis_finds_nothing(models, model):
     """Requests made from the document, good and bad: every answer is one the document promises."""

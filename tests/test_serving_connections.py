@@ -22,6 +22,8 @@ from umpteen.serving.settings import Settings
 
 from .serving import HEALTH, connect, exchange, listening, read_all, serving, status_of, wait_for
 
+pytestmark = pytest.mark.process
+
 JSON = {"content-type": "application/json"}
 HEAD = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
 

@@ -23,6 +23,8 @@ from umpteen.serving.wording import RULES
 
 from .serving import COMMAND, running, serving, wait_for
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def client(served_models):

@@ -20,6 +20,8 @@ import umpteen
 
 from .serving import COMMAND, TEXTS, children_of, serving, train, wait_for
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 
 def test_one_worker_from_start_to_end(served_models):
     with serving(served_models["tags"], f"forest={served_models['trees']}") as server:

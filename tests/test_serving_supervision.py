@@ -27,6 +27,8 @@ from umpteen.serving.watching import Watcher
 
 from .serving import children_of, running, serving, train, wait_for
 
+pytestmark = pytest.mark.process
+
 SPAWN = multiprocessing.get_context("spawn")
 
 

@@ -14,6 +14,8 @@ from umpteen.methods import METHODS, method_class
 
 from .conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 #: What the page says we deviate in.
 DEVIATIONS = set(re.findall(r"^\* `(check_\w+)`$", (ROOT / "docs" / "scikit_learn.md").read_text(), re.MULTILINE))
 

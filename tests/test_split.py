@@ -196,6 +196,7 @@ def test_long_tail_keeps_every_label():
     assert data.take(~split_rows(data.Y, 0.2, keep=0)).label_counts().min() == 0
 
 
+@pytest.mark.data
 @pytest.mark.skipif(not (DATA / "Bibtex" / "train.txt.xz").exists(), reason="no Bibtex in UMPTEEN_DATA")
 def test_real_data():
     read_xc = pytest.importorskip("umpteen.data.xc_text").read_xc

@@ -382,6 +382,7 @@ def test_a_manifest_without_a_checksum_is_only_read_if_none_is_asked_for(model_d
         umpteen.load(model_dir, checksums=True)
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_of_a_header_or_index_is_refused_or_harmless(model_dir, tiny):
     """Opened without checksums, damage gives an error or other scores: never a crash, never an id out of range."""
     rng = np.random.default_rng(0)

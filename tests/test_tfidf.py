@@ -124,6 +124,7 @@ def test_equal_to_sklearn_on_real_text(nuclei, params):
     compare(nuclei[:1500], nuclei[1500:1800], **params)
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", ["StackExchange-Cooking", "Debian-Tags", "Tate-Subjects"])
 def test_equal_to_sklearn_on_whole_corpora(name):
     """All of the test part; Tate has many texts beyond ASCII."""
@@ -133,6 +134,8 @@ def test_equal_to_sklearn_on_whole_corpora(name):
     assert ours.n_rows_ == len(texts)
 
 
+@pytest.mark.slow
+@pytest.mark.data
 @pytest.mark.parametrize(("name", "min_df"), [("StackExchange-Cooking", 1), ("Nuclei-Tags", 2)])
 def test_makes_the_numbers_that_come_with_the_texts(name, min_df):
     """Those of the data sets, made by others: column by column, to the six digits they are written with."""
@@ -279,6 +282,8 @@ def test_same_bytes_on_any_number_of_threads_and_batches(nuclei, monkeypatch, pa
         assert saved_bytes(umpteen.Tfidf(**params, threads=threads).fit(iter(nuclei))) == saved_bytes(one)
 
 
+@pytest.mark.process
+@pytest.mark.measured
 def test_texts_are_forgotten_while_they_are_read(tmp_path):
     """Fitting on a stream needs the memory of the terms, not of the texts."""
     code = """
@@ -539,6 +544,8 @@ def test_a_failed_fit_leaves_the_old_one():
     assert saved_bytes(tfidf) == before
 
 
+@pytest.mark.process
+@pytest.mark.measured
 def test_ctrl_c_is_heard():
     code = """
 import os, signal, threading, time, umpteen

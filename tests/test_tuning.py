@@ -41,6 +41,7 @@ def test_better_than_the_defaults_on_bibtex(bibtex, method):
     assert scores[1] > scores[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [umpteen.DiSMEC, umpteen.PPDSparse])
 def test_a_start_from_fewer_rows_saves_rounds_and_ends_at_the_same_optimum(bibtex, cls):
     train, _ = bibtex
