@@ -8,10 +8,12 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,17 +45,24 @@ def fails(capsys, monkeypatch, *args):
     return caught.value.code, capsys.readouterr().err
 
 
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """Data and a model, which tests get copies of."""
+    folder = tmp_path_factory.mktemp("made")
+    run("synthetic", folder / "data", "--like", "bibtex", "--scale", "0.1", "--seed", "3")
+    run("train", folder / "data" / "train.txt", "--method", "centroid", "--model", folder / "m.model")
+    return folder
+
+
 @pytest.fixture
-def files(tmp_path):
-    folder = tmp_path / "data"
-    run("synthetic", folder, "--like", "bibtex", "--scale", "0.1", "--seed", "3")
+def files(tmp_path, made):
+    folder = Path(shutil.copytree(made / "data", tmp_path / "data"))
     return folder / "train.txt", folder / "test.txt"
 
 
 @pytest.fixture
-def model(tmp_path, files):
-    run("train", files[0], "--method", "centroid", "--model", tmp_path / "m.model")
-    return tmp_path / "m.model"
+def model(tmp_path, made):
+    return Path(shutil.copytree(made / "m.model", tmp_path / "m.model"))
 
 
 @pytest.mark.process

@@ -455,7 +455,7 @@ def test_pfastrexml_finds_rarer_labels(eurlex):
     train, test = eurlex
     found = []
     for cls in (umpteen.FastXML, umpteen.PfastreXML):
-        labels, _ = cls(n_trees=5).fit(train.X, train.Y).predict_topk(test.X, 5)
+        labels, _ = cls(n_trees=3).fit(train.X, train.Y).predict_topk(test.X, 5)
         metrics = umpteen.evaluate(test.Y, labels, train.Y, deciles=False)
         found.append(np.array([metrics[f"PSP@{k}"] for k in (1, 3, 5)]))
     assert (found[1] > found[0] + 3).all(), found
@@ -463,7 +463,7 @@ def test_pfastrexml_finds_rarer_labels(eurlex):
 
 def test_accuracy_and_size_on_eurlex(eurlex, tmp_path):
     train, test = eurlex
-    model = umpteen.FastXML().fit(train.X, train.Y, tmp_path / "m")
+    model = umpteen.FastXML(n_trees=15).fit(train.X, train.Y, tmp_path / "m")
     found = precision(model, test)
-    assert (found >= [71.6, 60.0, 50.4]).all(), found
-    assert sum(f.stat().st_size for f in (tmp_path / "m").rglob("*")) < 60e6
+    assert (found >= [69.2, 58.0, 48.3]).all(), found  # all 50 are in docs/RESULTS.md
+    assert sum(f.stat().st_size for f in (tmp_path / "m").rglob("*")) < 18e6

@@ -28,15 +28,16 @@ def test_every_method_has_a_space_its_parameters_fit():
                 method_class(name)(**{parameter: end}).validate()
 
 
-@pytest.mark.parametrize("method", ["dismec", "fastxml"])
-def test_better_than_the_defaults_on_bibtex(bibtex, method):
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "fixed"), [("dismec", {}), ("fastxml", {"n_trees": 10})])
+def test_better_than_the_defaults_on_bibtex(bibtex, method, fixed):
     train, test = bibtex
-    found = umpteen.tune(method, train.X, train.Y, trials=8, metric="nDCG@5", threads=2)
+    found = umpteen.tune(method, train.X, train.Y, trials=8, metric="nDCG@5", threads=2, fixed=fixed)
     assert found.value > found.default_value
     assert len(found.trials) == 8
     scores = [
         umpteen.evaluate(test.Y, model.fit(train.X, train.Y).predict_topk(test.X, 5)[0], deciles=False)["nDCG@5"]
-        for model in (method_class(method)(threads=2), found.make(threads=2))
+        for model in (method_class(method)(**fixed, threads=2), found.make(threads=2))
     ]
     assert scores[1] > scores[0]
 
