@@ -59,6 +59,7 @@ def test_the_page_of_results_is_what_the_figures_say():
     assert page == (ROOT / "docs" / "RESULTS.md").read_text()
 
 
+@pytest.mark.slow
 def test_some_runs_are_taken_anew_and_the_others_kept(tmp_path, has_bibtex):
     (tmp_path / "b.toml").write_text('name = "Bibtex"\nmethods = ["centroid", "fastxml:n_trees=2:seed=3"]\n')
     order = ("run", tmp_path / "b.toml", "--result", tmp_path / "b.json", "--no-studies")

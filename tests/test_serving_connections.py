@@ -248,6 +248,7 @@ def test_when_all_are_busy_only_health_is_answered(served_models):
                 connection.close()
 
 
+@pytest.mark.slow
 def test_at_the_limit_of_descriptors_somebody_new_gets_in(served_models):
     with serving(served_models["tags"], "--watch", "0.5", limit=256) as process:
         crowd = []
@@ -293,6 +294,7 @@ def memory_of(pid: int) -> int:
     )
 
 
+@pytest.mark.slow
 def test_clients_that_never_read_hold_little_and_not_for_long(wordy):
     """Each asks for 20 MB and reads nothing."""
     from .serving import children_of
@@ -387,6 +389,7 @@ def test_hosts_may_be_named():
 # --- the end -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_stopping_under_load_resets_no_connection(served_models, workers):
     """Busy clients get an answer to each request, or a 503 that ends the connection, or cannot connect any more."""

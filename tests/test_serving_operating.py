@@ -192,6 +192,7 @@ def test_token_files(tmp_path):
         read("a" * 2_000_000)
 
 
+@pytest.mark.slow
 def test_an_empty_token_is_refused(served_models, tmp_path, monkeypatch):
     """It was meant to be one; nobody may be let in because it is not."""
     import os
@@ -207,6 +208,7 @@ def test_an_empty_token_is_refused(served_models, tmp_path, monkeypatch):
         assert "serving at" not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_log_and_tokens_that_change(served_models, tmp_path):
     file = tmp_path / "tokens"
     file.write_text("old first-token\n")

@@ -52,6 +52,7 @@ def ask(client: httpx.Client) -> tuple[str, str]:
 # --- workers -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_dead_and_stuck_workers_are_replaced_and_others_go_on(served_models, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -84,6 +85,7 @@ def next_worker(server, known: set[int]) -> int:
     return (set(children_of(server.process.pid)) - known).pop()
 
 
+@pytest.mark.slow
 def test_a_worker_alone_is_replaced_too(served_models):
     with serving(served_models["tags"]) as server, server.client() as client:
         [worker] = children_of(server.process.pid)
@@ -98,6 +100,7 @@ def test_a_worker_alone_is_replaced_too(served_models):
         assert wait_for(lambda: answers() and children_of(server.process.pid) != [worker])
 
 
+@pytest.mark.slow
 def test_workers_leave_when_their_supervisor_is_gone(served_models):
     with serving(served_models["tags"], "--workers", "2") as server:
         assert wait_for(lambda: server.metric("umpteen_workers") == 2)
@@ -126,6 +129,7 @@ def test_shared_memory_is_all_there_from_the_beginning(served_models):
     assert other.failing(["tags"]) == {}
 
 
+@pytest.mark.slow
 def test_a_model_that_never_comes_back_is_a_reason_to_be_replaced(served_models):
     app = make_app(Settings({"tags": served_models["tags"]}, stuck_after=0.1, timeout=0.2))
     go = threading.Event()
@@ -156,6 +160,7 @@ def copy_over(source: Path, target: Path, pause: float) -> None:
             file.unlink()
 
 
+@pytest.mark.slow
 def test_whatever_takes_the_place_of_a_model(two, tmp_path):
     """File by file, without a manifest, with absurd times and numbers: the old answers, then the new ones, a line in
     the log for each event of the whole server, and never another answer."""
@@ -220,6 +225,7 @@ def test_whatever_takes_the_place_of_a_model(two, tmp_path):
     assert set(seen) == set(versions.items()), seen
 
 
+@pytest.mark.slow
 def test_a_trial_ends_in_words_whatever_happens_to_it(two, tmp_path):
     sea, _ = two
     assert try_model(SPAWN, str(sea), verify=True, seconds=60) == Outcome(digest(sea))
@@ -353,6 +359,7 @@ def test_what_failed_is_tried_again_later(two, tmp_path, monkeypatch):
 # --- versions ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_newest_whole_version_is_served_or_the_one_that_is_pinned(two, tmp_path):
     sea, ocean = two
     place = tmp_path / "tags"
