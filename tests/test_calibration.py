@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 import umpteen
+import umpteen.models.calibration as module
 from umpteen.data.split import split_rows
 from umpteen.errors import DataError, ModelCorruptError, NotFittedError
 from umpteen.evaluation.calibration import reliability
@@ -27,17 +28,14 @@ def draw(n_rows=400, top_k=6, n_labels=30, seed=0):
     return labels, scores, hits, n_true
 
 
-def test_the_curve_is_isotonic_regression():
+def test_the_curve_without_its_prior_is_isotonic_regression(monkeypatch):
     score = np.repeat(np.arange(40.0), 1)
     hit = np.random.default_rng(1).random(40) < score / 40
     # Groups of one, so that nothing but pooling happens.
-    import umpteen.models.calibration as module
-
-    saved, module._PER_GROUP = module._PER_GROUP, 1
-    try:
-        knots, values = _fit_curve(score, hit)
-    finally:
-        module._PER_GROUP = saved
+    monkeypatch.setattr(module, "_PER_GROUP", 1)
+    monkeypatch.setattr(module, "_PRIOR", 0)
+    knots, values, support = _fit_curve(score, hit)
+    assert support.sum() == 40
     fitted = IsotonicRegression().fit_transform(score, hit.astype(float))
     pooled = {}
     for x, y in zip(score, fitted, strict=True):

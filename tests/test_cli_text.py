@@ -101,7 +101,7 @@ def test_metrics_can_be_kept_with_the_model(corpus, tmp_path):
     assert kept_metrics(tmp_path / "n") is None
     run("evaluate", tmp_path / "n", corpus, "--keep", "--json", tmp_path / "m.json")
     assert kept_metrics(tmp_path / "n") == json.loads((tmp_path / "m.json").read_text())
-    assert umpteen.load(tmp_path / "n", checksums=True).suggest("wine")
+    assert umpteen.load(tmp_path / "n", checksums=True).suggest("wine", 1)
 
 
 def test_other_shapes_of_corpora(model, tmp_path):

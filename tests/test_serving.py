@@ -99,10 +99,14 @@ def test_every_model_can_be_asked(client, models):
     row = np.zeros((1, 200), np.float32)
     row[0, [17, 3, 90]] = 1.5, 2, -1
     labels, _ = numbers.predict_topk(row, 5)
+    decided, _ = numbers.rank(row)
     for features in ({"17": 1.5, "3": 2, "90": -1}, row[0].tolist()):
-        found = pairs(client.post("/v1/suggest", json={"features": features, "model": "numbers"}))
+        asked = {"features": features, "model": "numbers"}
+        found = pairs(client.post("/v1/suggest", json=asked | {"top_k": 5}))
         assert [label for label, _ in found] == [str(label) for label in labels[0]]
         assert all(0 <= score <= 1 for _, score in found)
+        given = [label for label, _ in pairs(client.post("/v1/suggest", json=asked))]
+        assert given == [str(label) for label in decided[0] if label >= 0]
     first = str(labels[0, 0])
     asked = {"features": {"17": 1.5}, "model": "numbers", "exclude": [first]}
     assert first not in dict(pairs(client.post("/v1/suggest", json=asked)))

@@ -90,6 +90,13 @@ def check_number(name: str, value: Any, low: float, *, above: bool = False) -> f
     return float(value)
 
 
+def check_share(name: str, value: Any) -> float:
+    """Checks that a value is a number from 0 to 1, and returns it."""
+    if not _is_finite(value) or not 0 <= value <= 1:
+        raise ParamError(f"{name} must be a share from 0 to 1, but is {value!r}")
+    return float(value)
+
+
 def check_flag(name: str, value: Any) -> bool:
     """Checks that a value is True or False, not merely truthy, and returns it."""
     if not isinstance(value, bool) and type(value).__name__ not in ("bool", "bool_"):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import os
-import shutil
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +16,6 @@ from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_matrix
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.propensity import LabelCounts
-from umpteen.data.split import split_rows
 from umpteen.engines.base import Engine
 from umpteen.errors import DataError, ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
 from umpteen.evaluation.calibration import Reliability, reliability
@@ -28,12 +24,12 @@ from umpteen.explaining import TextExplanation, explain_in_words
 from umpteen.methods import METHODS, method_class, method_of
 from umpteen.methods.base import COMPUTE_PARAMS, Method
 from umpteen.methods.dismec import DiSMEC
+from umpteen.methods.held_out import calibrate_held_out, calibration_dir, check_calibration, draw_held_out, forget
 from umpteen.methods.training import train_model
 from umpteen.models.scorer import Ranking
-from umpteen.params import check_count, check_number
+from umpteen.params import check_count, check_share
 from umpteen.progress import Listener
-from umpteen.storage.remote import is_url
-from umpteen.storage.store import ModelReader, Part, refuse_finished
+from umpteen.storage.store import ModelReader, Part
 from umpteen.text.tfidf import Tfidf, WordCounts
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel, explain_newer
@@ -54,6 +50,13 @@ class TextRows(NamedTuple):
     X: Any
     words: WordCounts | None  # words and unknown words of each text; None if the input was numbers
 
+    def known_share(self) -> NDArray[np.float32]:
+        """The share of each text's words that the model knows; 0 for a text that became an empty row."""
+        assert self.words is not None
+        total, unknown = self.words.total.astype(np.float64), self.words.unknown
+        share = np.where(total > 0, 1 - unknown / np.maximum(total, 1), 0)
+        return np.where(np.diff(self.X.indptr) > 0, share, 0).astype(np.float32)
+
 
 class Tagger:
     """Learns which label names go with which texts.
@@ -65,10 +68,12 @@ class Tagger:
     features
         How texts become features: a `Tfidf`, by default with ``sublinear_tf=True``, which suits most texts better;
         or "precomputed", to pass rows of numbers (sparse, dense, embeddings) instead of texts.
-    calibration
-        The share of rows held out to turn scores into probabilities. A first model is trained without them, tested
-        on them, and thrown away; the model that is kept is trained on all rows. 0 skips this: training takes half
-        the time, but scores in [0, 1] are not probabilities, and there are no thresholds.
+    calibration : float, int or "auto"
+        How to learn which scores mean which probabilities: from rows the model has not seen. A share below 1 holds
+        these out of a first model, which is then thrown away; a number of folds from 2 on trains so many models, each
+        without its part of the rows. The model that is kept is trained on all rows. "auto" takes five folds of fewer
+        than 5,000 texts, else a share of 0.1. 0 skips this: training takes half the time or less, but values in
+        [0, 1] are not probabilities, and labels are given from 0.5 on.
     seed
         Seeds the choice of the rows held out.
 
@@ -95,7 +100,7 @@ class Tagger:
         self,
         method: Method | str | Untrainable | None = None,
         features: Any = None,
-        calibration: float = 0.1,
+        calibration: float | str = "auto",
         seed: int = 0,
     ) -> None:
         self.method = method
@@ -192,32 +197,26 @@ class Tagger:
         progress: bool | Listener = False,
     ) -> Self:
         """The second half of `fit`: trains a model from what `prepare` returned."""
-        method, share = self._check()
-        header, parts = _describe_features(features, share, int(self.seed))
-        # The first model, which is tested on rows it has not seen, stays beside the second until that is finished, so
-        # that an interruption loses neither.
-        beside = None
-        if model_dir is not None and not is_url(model_dir):
-            refuse_finished(model_dir)
-            beside = Path(f"{os.fspath(model_dir).rstrip(os.sep)}.calibration")
-        held_out = self._hold_out(data.Y, share)
-        if held_out is not None:
-            first = train_model(
-                type(method)(**method.get_params()), data.X[~held_out], data.Y[~held_out], beside,
-                resume=resume, progress=progress, accept_finished=resume,
-            )  # fmt: skip
-            parts["calibration"] = first.calibrate(data.X[held_out], data.Y[held_out]).parts["calibration"]
+        method = self._check()
+        header, parts = _describe_features(features, self.calibration, int(self.seed))
+        # Models that are only tested stay beside the last one until that is finished: an interruption loses none.
+        beside = calibration_dir(model_dir)
+        found = calibrate_held_out(
+            method, data.X, data.Y, draw_held_out(data.Y, self.calibration, self.seed),
+            beside=beside, as_new=None if features is None else features.as_new, resume=resume, progress=progress,
+        )  # fmt: skip
+        if found is not None:
+            parts["calibration"] = found
         self.model_ = train_model(
             type(method)(**method.get_params()), data.X, data.Y, model_dir,
             label_names=data.label_names, resume=resume, progress=progress, extra_header=header, extra_parts=parts,
         )  # fmt: skip
         self.features_ = features
-        if beside is not None and held_out is not None:
-            shutil.rmtree(beside, ignore_errors=True)
+        forget(beside)
         return self
 
-    def _check(self) -> tuple[Method, float]:
-        """The method and the share of rows to hold out, both checked."""
+    def _check(self) -> Method:
+        """The method, checked like all parameters."""
         method = DiSMEC() if self.method is None else self.method
         if isinstance(method, str):
             method = method_class(method)()
@@ -225,17 +224,13 @@ class Tagger:
             raise ParamError(f"this tagger was loaded and cannot be trained: {method.reason}; give it a method first")
         if not isinstance(method, Method):
             raise ParamError(f"method must be one of this package's methods, but is {method!r}"[:300])
-        share = self._check_held_out()
+        self._check_held_out()
         method.validate()
-        return method, share
+        return method
 
-    def _check_held_out(self) -> float:
-        """The share of rows to hold out, checked."""
-        share = check_number("calibration", self.calibration, 0)
-        if share >= 1:
-            raise ParamError(f"calibration must be a share of the rows below 1, but is {share:g}")
+    def _check_held_out(self) -> None:
+        check_calibration(self.calibration)
         check_count("seed", self.seed, low=0)
-        return share
 
     def _features(self) -> Tfidf:
         if self.features is None:
@@ -243,16 +238,6 @@ class Tagger:
         if not isinstance(self.features, Tfidf):
             raise ParamError(f'features must be a Tfidf or "{PRECOMPUTED}", but is {self.features!r}'[:300])
         return self.features
-
-    def _hold_out(self, Y: Csr, share: float) -> NDArray[np.bool_] | None:
-        """Rows to calibrate on; None if none can be spared: every label keeps a row to train from."""
-        if share == 0 or Y.shape[0] < 2:
-            return None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # fewer rows than requested are fine here
-            mask = split_rows(Y, share, seed=self.seed)
-        with_labels = mask & (np.diff(Y.indptr) > 0)
-        return mask if with_labels.any() else None
 
     def add_labels(
         self,
@@ -291,47 +276,62 @@ class Tagger:
     def suggest(
         self,
         texts: Any,
-        top_k: int | str = 5,
+        top_k: int | str | None = None,
         threshold: float | str | None = None,
         exclude: Any = None,
         include: Any = None,
         threads: int | None = None,
+        min_known: float = 0.0,
     ) -> Any:
-        """The best labels of a text, best first, with their probabilities.
+        """The labels to give a text, best first, with their probabilities.
 
         Parameters
         ----------
         texts : str or iterable of str
-        top_k : int or "auto"
-            How many at most; "auto" takes as many for each text as maximise the expected F1.
+        top_k : int, "auto" or None
+            By default the labels that are likely enough; a number gives so many, however unlikely, unless a threshold
+            is given too; "auto" takes as many for each text as maximise the expected F1.
         threshold : float, "micro", "macro" or None
             Leave out labels below this probability, or below the thresholds learned for the best micro F1 (one for
-            all labels) or macro F1 (one for each label).
+            all labels; the default) or macro F1 (one for each label).
         exclude, include : label names, optional
             Labels never to suggest, or the only ones to suggest; applied before `top_k`.
+        min_known
+            Give no label to a text with a smaller share of words the model knows. A text without a known word never
+            gets one.
 
         Returns
         -------
         list of (name, probability); for several texts a list of such lists
         """
         one = isinstance(texts, str)
-        ranking = self.rank([texts] if one else texts, top_k, threshold, exclude, include, threads)
+        rows = self.vectorize([texts] if one else texts, threads=threads)
+        ranking = self.rank_rows(rows, top_k, threshold, exclude, include, threads, min_known=min_known)
         found = self.name_labels(*ranking)
         return found[0] if one else found
 
     def rank(
         self,
         texts: Any,
-        top_k: int | str = 5,
+        top_k: int | str | None = None,
         threshold: float | str | None = None,
         exclude: Any = None,
         include: Any = None,
         threads: int | None = None,
         engine: str | Engine = "local",
+        min_known: float = 0.0,
     ) -> Ranking:
         """`suggest` for several texts, as arrays: label ids, padded with -1, and probabilities."""
         rows = self.vectorize(texts, threads=threads)
-        return self.fitted().rank(rows.X, top_k, threshold, exclude, include, threads, engine)
+        return self.rank_rows(rows, top_k, threshold, exclude, include, threads, engine, min_known=min_known)
+
+    def rank_rows(self, rows: TextRows, *how: Any, min_known: float = 0.0, **more: Any) -> Ranking:
+        """`rank` for texts that are already rows; the rest as for `TrainedModel.rank`."""
+        labels, values = self.fitted().rank(rows.X, *how, **more)
+        if rows.words is None:
+            return labels, values
+        answered = is_answerable(rows.known_share(), check_share("min_known", min_known))
+        return np.where(answered[:, None], labels, -1).astype(np.int32), np.where(answered[:, None], values, 0)
 
     def vectorize(self, texts: Any, *, threads: int | None = None) -> TextRows:
         """Turns texts into the rows that `model_` takes."""
@@ -350,10 +350,11 @@ class Tagger:
             for row, scores in zip(labels.tolist(), values.tolist(), strict=True)
         ]
 
-    def predict(self, texts: Any) -> list[list[str]]:
-        """The labels to give each text: as many as maximise the expected F1 if the model is calibrated, else five."""
-        calibrated = self.fitted().calibration is not None
-        found = self.suggest(list(texts) if not hasattr(texts, "shape") else texts, "auto" if calibrated else 5)
+    def predict(
+        self, texts: Any, top_k: int | str | None = None, threshold: float | str | None = None
+    ) -> list[list[str]]:
+        """The names of the labels to give each text; see `suggest`."""
+        found = self.suggest(list(texts) if not hasattr(texts, "shape") else texts, top_k, threshold)
         return [[name for name, _ in row] for row in found]
 
     def count_unknown(self, texts: Any) -> list[tuple[int, int]]:
@@ -487,6 +488,21 @@ class Tagger:
         return model
 
 
+def is_answerable(known: NDArray[np.float32], min_known: Any) -> NDArray[np.bool_]:
+    """Which texts may get labels, given the share of their words that the model knows: none without a known word."""
+    answerable: NDArray[np.bool_] = (known > 0) & (known >= min_known)
+    return answerable
+
+
+def why_none(known: float, min_known: float = 0.0) -> str:
+    """Why a text got no label, given the share of its words that the model knows."""
+    if known == 0:
+        return "no label: the model knows no word of this text"
+    if known < min_known:
+        return f"no label: the model knows {known:.0%} of the words, and at least {min_known:.0%} are asked for"
+    return "no label is likely enough"
+
+
 def load(
     path: PathLike | ModelReader, *, checksums: bool = False, trust_pattern: bool = False
 ) -> Tagger | TrainedModel:
@@ -549,7 +565,9 @@ def _open_features(model: TrainedModel, header: dict[str, Any], path: object, tr
     return features
 
 
-def _describe_features(features: Tfidf | None, share: float, seed: int) -> tuple[dict[str, Any], dict[str, Part]]:
+def _describe_features(
+    features: Tfidf | None, calibration: float | str, seed: int
+) -> tuple[dict[str, Any], dict[str, Part]]:
     kind = PRECOMPUTED if features is None else features.name
-    header = {"text": {"features": kind, "calibration": share, "seed": seed}}
+    header = {"text": {"features": kind, "calibration": calibration, "seed": seed}}
     return header, {} if features is None else {_PART: features.to_part()}

@@ -80,6 +80,31 @@ PropensityBOption = Annotated[float, typer.Option("--B", help="Propensity consta
 PROPENSITY_A = default_of("umpteen.evaluation.metrics:evaluate", "A")
 PROPENSITY_B = default_of("umpteen.evaluation.metrics:evaluate", "B")
 TopKOption = Annotated[int, typer.Option("--top-k", help="Labels per row.", min=1)]
+DecisionTopKOption = Annotated[
+    str | None,
+    typer.Option(
+        "--top-k",
+        help="Give so many labels, however unlikely; or auto, as many as maximise the expected F1. By default, the "
+        "labels that are likely enough.",
+    ),
+]
+ThresholdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--threshold",
+        help="Least probability; or micro or macro, the thresholds learned in training. By default micro, or 0.5 if "
+        "the model is not calibrated.",
+    ),
+]
+MinKnownOption = Annotated[
+    float,
+    typer.Option(
+        "--min-known",
+        help="Give no label to a text with a smaller share of words the model knows.",
+        min=0,
+        max=1,
+    ),
+]
 TOP_K = default_of("umpteen.trained.model:TrainedModel.predict_topk", "top_k")
 ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.", parser=_parse_place)]
 ModelOption = Annotated[
@@ -156,6 +181,18 @@ def read_alike(path: Path, n_features: int, n_labels: int, **options: Any) -> Da
             f"but has {data.n_features} and {data.n_labels}"
         )
     return data
+
+
+def parse_number(value: str | None) -> Any:
+    """A number where it is one; else the word, for the model to judge."""
+    if value is None:
+        return None
+    for parse in (int, float):
+        try:
+            return parse(value)
+        except ValueError:
+            continue
+    return value
 
 
 def parse_settings(settings: list[str]) -> dict[str, Any]:

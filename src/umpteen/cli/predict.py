@@ -13,16 +13,18 @@ import typer
 from umpteen.cli.corpora import TextFieldOption, read_texts
 from umpteen.cli.options import (
     ENGINE,
-    TOP_K,
     AddressOption,
     CpusOption,
+    DecisionTopKOption,
     EngineOption,
     FormatOption,
+    MinKnownOption,
     ModelArgument,
     OneBasedOption,
     ThreadsOption,
-    TopKOption,
+    ThresholdOption,
     choose_engine,
+    parse_number,
 )
 from umpteen.errors import ParamError
 
@@ -32,7 +34,9 @@ def command(
     input: Annotated[
         Path, typer.Argument(metavar="INPUT", help="Rows to label; labels in the file are not looked at.")
     ],
-    top_k: TopKOption = TOP_K,
+    top_k: DecisionTopKOption = None,
+    threshold: ThresholdOption = None,
+    min_known: MinKnownOption = 0.0,
     output: Annotated[
         str,
         typer.Option(
@@ -65,7 +69,9 @@ def command(
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
 ) -> None:
-    """Write the best labels of each row, best first; of a model of texts with probabilities in place of scores.
+    """Write the labels to give each row, best first, with their probabilities.
+
+    A model that was trained on numbers and is not calibrated has scores instead.
 
     umpteen predict eurlex.model test.txt.xz --top-k 5 --output labels.jsonl
 
@@ -91,10 +97,11 @@ def command(
             "threads": threads,
             "engine": scorer,
         }
+        limits = parse_number(top_k), parse_number(threshold)
         if isinstance(loaded, Tagger):
-            labels, scores = loaded.rank(texts, top_k, **how)
+            labels, scores = loaded.rank(texts, *limits, min_known=min_known, **how)
         else:
-            labels, scores = loaded.predict_topk(X, top_k, **how)
+            labels, scores = loaded.rank(X, *limits, raw=loaded.calibration is None, **how)
     _write(output, labels, scores, trained)
 
 

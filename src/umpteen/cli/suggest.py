@@ -8,21 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from umpteen.cli.defaults import default_of
-from umpteen.cli.options import ModelArgument, write_json
+from umpteen.cli.options import (
+    DecisionTopKOption,
+    MinKnownOption,
+    ModelArgument,
+    ThresholdOption,
+    parse_number,
+    write_json,
+)
 from umpteen.errors import ParamError
 
 
 def command(
     model: ModelArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to tag; - reads it from standard input.")],
-    top_k: Annotated[
-        str, typer.Option("--top-k", help="Labels at most; auto decides by their probabilities.")
-    ] = default_of("umpteen.tagger:Tagger.suggest", "top_k"),
-    threshold: Annotated[
-        str | None,
-        typer.Option("--threshold", help="Least probability; or micro or macro, the thresholds learned in training."),
-    ] = None,
+    top_k: DecisionTopKOption = None,
+    threshold: ThresholdOption = None,
+    min_known: MinKnownOption = 0.0,
     exclude: Annotated[list[str] | None, typer.Option("--exclude", help="A label never to give; repeatable.")] = None,
     include: Annotated[list[str] | None, typer.Option("--include", help="Give only such labels; repeatable.")] = None,
     explain: Annotated[
@@ -43,7 +45,7 @@ def command(
     from rich.console import Console
     from rich.text import Text
 
-    from umpteen.tagger import Tagger
+    from umpteen.tagger import Tagger, why_none
 
     tagger = Tagger.load(model)
     if text == "-":
@@ -51,8 +53,8 @@ def command(
     rows = tagger.vectorize([text])
     if rows.words is None:
         raise ParamError(f"{model}: this model takes rows of numbers, not texts; use umpteen predict")
-    labels, values = tagger.fitted().rank(
-        rows.X, _number(top_k), _number(threshold), exclude or None, include or None
+    labels, values = tagger.rank_rows(
+        rows, parse_number(top_k), parse_number(threshold), exclude or None, include or None, min_known=min_known
     )
     found = tagger.name_labels(labels, values)[0]
     explanations = (
@@ -68,7 +70,7 @@ def command(
             if explain:
                 console.print(explanations[rank])
         if not found:
-            typer.echo("no label is likely enough")
+            typer.echo(why_none(float(rows.known_share()[0]), min_known))
         if unknown:
             typer.echo(f"note: {unknown} of {n_words} words are unknown to the model", err=True)
     if html is not None:
@@ -81,21 +83,11 @@ def command(
             "unknown_words": unknown,
             "words": n_words,
         }
+        if not found:
+            facts["note"] = why_none(float(rows.known_share()[0]), min_known)
         if explain:
             facts["explanations"] = [part.as_dict() for part in explanations]
         write_json(json, facts)
-
-
-def _number(value: str | None) -> Any:
-    """A number where it is one; else the word, for the tagger to judge."""
-    if value is None:
-        return None
-    for parse in (int, float):
-        try:
-            return parse(value)
-        except ValueError:
-            continue
-    return value
 
 
 def _page(body: str) -> str:

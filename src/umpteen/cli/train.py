@@ -17,7 +17,6 @@ from umpteen.cli.corpora import (
     read_texts,
     refuse_for_texts,
 )
-from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
     ENGINE,
     AddressOption,
@@ -33,6 +32,7 @@ from umpteen.cli.options import (
     ThreadsOption,
     WriteOption,
     choose_engine,
+    parse_number,
     parse_settings,
     read_alike,
     read_data,
@@ -83,13 +83,13 @@ def command(
         ),
     ] = None,
     calibration: Annotated[
-        float,
+        str | None,
         typer.Option(
             "--calibration",
-            help="Share of the texts held out to learn probabilities; 0 halves the time.",
-            rich_help_panel="Corpus of texts",
+            help="How to learn probabilities: from a share of the rows held out, such as 0.1; by so many folds, such "
+            "as 5; auto; or 0 for none. By default auto for texts and 0 for numbers.",
         ),
-    ] = default_of("umpteen.tagger:Tagger", "calibration"),
+    ] = None,
 ) -> None:
     """Train a model and write it to a directory.
 
@@ -119,7 +119,8 @@ def command(
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
         fields = (text_field, label_field, label_delimiter)
-        _train_on_texts(train, estimator, model, valid, format, fields, features or [], calibration, resume)
+        how = "auto" if calibration is None else parse_number(calibration)
+        _train_on_texts(train, estimator, model, valid, format, fields, features or [], how, resume)
         return
 
     options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
@@ -131,7 +132,10 @@ def command(
     if valid is not None:  # before the long work, not after it
         held_out = read_alike(valid, data.n_features, data.n_labels, labels=valid_labels, **options)
     with writing(model):
-        estimator.fit(data.X, data.Y, model, label_names=names, resume=resume, progress=True)
+        estimator.fit(
+            data.X, data.Y, model, label_names=names, calibration=parse_number(calibration) or 0, resume=resume,
+            progress=True,
+        )  # fmt: skip
     if held_out is not None:
         from umpteen.cli.evaluate import evaluate_model
 
@@ -146,7 +150,7 @@ def _train_on_texts(
     format: str | None,
     fields: tuple[Any, Any, Any],
     features: list[str],
-    calibration: float,
+    calibration: float | str,
     resume: bool,
 ) -> None:
     from umpteen.tagger import DEFAULT_FEATURES, Tagger

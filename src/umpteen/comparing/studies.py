@@ -20,7 +20,6 @@ from umpteen.evaluation.metrics import KS, evaluate, find_hits
 from umpteen.methods import method_of
 from umpteen.models.forest import ForestModel
 from umpteen.models.linear import LinearModel
-from umpteen.tagger import Tagger
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
 
@@ -126,9 +125,9 @@ def _score(task: Task, labels: NDArray[np.int32]) -> dict[str, float]:
 def compare_reliability(
     model: TrainedModel, task: Task, labels: NDArray[np.int32], scores: NDArray[np.float32]
 ) -> dict[str, Any]:
-    """How far scores can be believed as they come, and as probabilities. Those are learned as `Tagger` learns them:
-    a second model is trained without a tenth of the training rows, and judged on it."""
-    held_out = split_rows(task.train.Y, Tagger().calibration)
+    """How far scores can be believed as they come, and as probabilities. Those are learned as `Tagger` learns them
+    from many rows: a second model is trained without a tenth of the training rows, and judged on it."""
+    held_out = split_rows(task.train.Y, 0.1)
     kept = task.train.take(~held_out)
     method = method_of(model)
     first = type(method)(**method.get_params()).fit(kept.X, kept.Y)

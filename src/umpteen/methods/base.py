@@ -16,13 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr
+from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import ModelCorruptError, ModelFormatError, ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.estimator import Estimator
-from umpteen.methods.training import train_model
+from umpteen.methods.held_out import (
+    calibrate_held_out,
+    calibration_dir,
+    check_calibration,
+    draw_held_out,
+    forget,
+)
+from umpteen.methods.training import check_training, train_model
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Scorer
@@ -101,6 +108,7 @@ class Method(Estimator):
         model_dir: PathLike | None = None,
         *,
         label_names: Sequence[str] | None = None,
+        calibration: float | str = 0,
         resume: bool = True,
         progress: bool | Listener = False,
     ) -> Self:
@@ -117,12 +125,29 @@ class Method(Estimator):
             in memory until `save`.
         label_names
             One per label, kept with the model.
+        calibration : float, int or "auto"
+            Learn probabilities and thresholds from rows held out: a share below 1, once; or a number of folds, each
+            row held out of one of so many models. "auto" takes five folds of fewer than 5,000 rows, else a share of
+            0.1. These models are trained before the one that is kept, which is trained on all rows.
         resume
             False refuses to continue an interrupted run.
         progress
             True for a bar at a terminal, or a function to call with each `Progress`.
         """
-        self.model_ = train_model(self, X, Y, model_dir, label_names=label_names, resume=resume, progress=progress)
+        check_calibration(calibration)
+        X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
+        parts, beside = {}, None
+        if calibration != 0:
+            self.validate()
+            check_training(self, X, Y, Y.shape[1], label_names)
+            beside = calibration_dir(model_dir)
+            masks = draw_held_out(Y, calibration, 0)
+            found = calibrate_held_out(self, X, Y, masks, beside=beside, resume=resume, progress=progress)
+            parts = {} if found is None else {"calibration": found}
+        self.model_ = train_model(
+            self, X, Y, model_dir, label_names=label_names, resume=resume, progress=progress, extra_parts=parts
+        )
+        forget(beside)
         return self
 
     def facts(self) -> dict[str, Any]:

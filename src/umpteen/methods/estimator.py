@@ -127,8 +127,8 @@ class Estimator(Parameters, abc.ABC):
     def predict_topk_proba(self, X: Any, top_k: int = 5, **options: Any) -> Ranking:
         return self.fitted().predict_topk_proba(X, top_k, **options)
 
-    def predict(self, X: Any, top_k: int = 5) -> Csr:
-        return self.fitted().predict(X, top_k)
+    def predict(self, X: Any, top_k: int | str | None = None, threshold: float | str | None = None) -> Csr:
+        return self.fitted().predict(X, top_k, threshold)
 
     def score(self, X: Any, Y: Any) -> float:
         return self.fitted().score(X, Y)

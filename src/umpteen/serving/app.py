@@ -201,7 +201,7 @@ class Api:
                 task.cancel()
 
     def _check_top_k(self, ask: schema.Asking) -> None:
-        if not isinstance(ask.top_k, str) and ask.top_k > self.settings.max_top_k:
+        if isinstance(ask.top_k, int) and ask.top_k > self.settings.max_top_k:
             message = f"top_k may be at most {self.settings.max_top_k}, but is {str(ask.top_k)[:50]}"
             raise Problem(422, "invalid_request", message, field="top_k")
 

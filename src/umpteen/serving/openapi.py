@@ -130,7 +130,11 @@ def _write_limits(components: dict[str, Any], settings: Settings, inputs: Collec
     components["BatchRequest"]["properties"]["documents"]["maxItems"] = settings.max_documents
     for name in ("SuggestRequest", "BatchRequest"):
         top_k = components[name]["properties"]["top_k"]
-        top_k["anyOf"] = [{"type": "integer", "minimum": 1, "maximum": settings.max_top_k}, {"enum": ["auto"]}]
+        top_k["anyOf"] = [
+            {"type": "integer", "minimum": 1, "maximum": settings.max_top_k},
+            {"enum": ["auto"]},
+            {"type": "null"},
+        ]
     for name in ("SuggestRequest", "BatchRequest", "ExplainRequest"):
         components[name]["properties"]["model"]["examples"] = [next(iter(settings.models))]
 

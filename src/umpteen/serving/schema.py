@@ -29,6 +29,11 @@ FeaturesField = (
 ModelField = Annotated[str, Meta(description="Id of the model; by default the server's first.")] | None
 
 
+WordsField = Annotated[int, Meta(description="In the text.")] | UnsetType
+UnknownField = Annotated[int, Meta(description="Of them, the model has never seen.")] | UnsetType
+NoteField = Annotated[str, Meta(description="Why a text got no label.")] | UnsetType
+
+
 class Document(Struct, forbid_unknown_fields=True, kw_only=True):
     """A text, or a row of numbers for a model that was trained on such."""
 
@@ -41,21 +46,32 @@ class Asking(Struct, forbid_unknown_fields=True, kw_only=True):
     """What every question about labels may say."""
 
     model: ModelField = None
-    top_k: Annotated[
-        TopK, Meta(description='Labels at most; "auto" decides for each text, by the F1 to be expected.')
-    ] = 5
+    top_k: (
+        Annotated[
+            TopK,
+            Meta(
+                description='As many labels, however unlikely; or "auto", as many for each text as maximise the '
+                "expected F1. By default the labels that are likely enough."
+            ),
+        ]
+        | None
+    ) = None
     threshold: (
         Annotated[
             Threshold,
             Meta(
                 description="Leave out labels with a lower score; or below the thresholds learned for the best micro "
-                "or macro F1."
+                "or macro F1. Without top_k the default is micro, or 0.5 if the model is not calibrated."
             ),
         ]
         | None
     ) = None
     exclude: Annotated[list[str], Meta(description="Labels never to give; the others move up.")] = []
     include: Annotated[list[str], Meta(description="Give only these labels.")] | None = None
+    min_known: Annotated[
+        float,
+        Meta(ge=0, le=1, description="Give no label to a text with a smaller share of words the model knows."),
+    ] = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.top_k, float):
@@ -88,13 +104,17 @@ class Suggestion(Struct):
 
 class SuggestResponse(Struct, omit_defaults=True):
     results: list[Suggestion]
-    words: Annotated[int, Meta(description="In the text.")] | UnsetType = UNSET
-    unknown_words: Annotated[int, Meta(description="Of them, the model has never seen.")] | UnsetType = UNSET
+    words: WordsField = UNSET
+    unknown_words: UnknownField = UNSET
+    note: NoteField = UNSET
 
 
-class BatchResult(Struct):
+class BatchResult(Struct, omit_defaults=True):
     document_id: str | None
     results: list[Suggestion]
+    words: WordsField = UNSET
+    unknown_words: UnknownField = UNSET
+    note: NoteField = UNSET
 
 
 class Word(Struct):

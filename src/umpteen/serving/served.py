@@ -23,6 +23,7 @@ from umpteen.errors import DataError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.explaining import TextExplanation, add_up
 from umpteen.models.explanation import Explanation
+from umpteen.models.scorer import Ranking
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
@@ -32,8 +33,7 @@ from umpteen.serving.settings import Settings
 from umpteen.serving.versions import shorten
 from umpteen.storage.steady import MANIFEST
 from umpteen.storage.store import ModelReader
-from umpteen.tagger import Tagger, load
-from umpteen.text.tfidf import WordCounts
+from umpteen.tagger import Tagger, TextRows, is_answerable, load, why_none
 from umpteen.trained.model import TrainedModel
 
 #: Label names decoded and kept; a name is asked for again and again, and most of a million never.
@@ -55,6 +55,40 @@ class SuggestJob:
     asking: schema.Asking
     documents: Sequence[schema.Document | schema.SuggestRequest]
     batch: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Texts:
+    """What the answers say of the texts themselves."""
+
+    words: list[int]
+    unknown: list[int]
+    known_share: list[float]
+    least_known: list[float]
+    answered: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, rows: TextRows, least_known: NDArray[np.float64]) -> _Texts | None:
+        if rows.words is None:
+            return None
+        share = rows.known_share()
+        answered = is_answerable(share, least_known)
+        words = rows.words
+        return cls(words.total.tolist(), words.unknown.tolist(), share.tolist(), least_known.tolist(), answered)
+
+    def write(self, row: int, results: bytes) -> bytes:
+        """The end of an answer, after its results."""
+        counts = b',"words":%d,"unknown_words":%d' % (self.words[row], self.unknown[row])
+        if results != b"[]":
+            return counts + b"}"
+        return counts + b',"note":%b}' % msgspec.json.encode(why_none(self.known_share[row], self.least_known[row]))
+
+
+def _shared_settings(ask: schema.Asking) -> tuple[str, str | None, tuple[str, ...], tuple[str, ...] | None]:
+    """What requests must have in common to be ranked together."""
+    kind = "decided" if ask.top_k is None else "auto" if ask.top_k == "auto" else "number"
+    threshold = "number" if isinstance(ask.threshold, float) else ask.threshold
+    return kind, threshold, tuple(ask.exclude), None if ask.include is None else tuple(ask.include)
 
 
 class OpenModel:
@@ -109,48 +143,64 @@ class OpenModel:
             return [self.suggest([job])[0] for job in jobs]  # so that only who is to blame pays
 
     def _suggest(self, jobs: Sequence[SuggestJob]) -> list[Outcome]:
-        X, counted = self._to_rows([document for job in jobs for document in job.documents])
-        words = (
-            list(zip(counted.total.tolist(), counted.unknown.tolist(), strict=True)) if counted is not None else None
-        )
-        groups: dict[Any, list[tuple[int, int]]] = {}  # settings a kernel call has to share -> (job, first row)
-        row = 0
+        rows_of = [len(job.documents) for job in jobs]
+        starts = np.cumsum([0, *rows_of]).tolist()
+        given = self._to_rows([document for job in jobs for document in job.documents])
+        least_known = np.repeat([job.asking.min_known for job in jobs], rows_of)
+        texts = _Texts.of(given, least_known)
+        groups: dict[Any, list[int]] = {}  # settings a kernel call has to share -> jobs
         for number, job in enumerate(jobs):
-            ask = job.asking
-            how = ask.threshold if isinstance(ask.threshold, str) else None
-            include = tuple(ask.include) if ask.include is not None else None
-            exclude = tuple(ask.exclude) if ask.exclude else ()
-            groups.setdefault((ask.top_k == "auto", how, exclude, include), []).append((number, row))
-            row += len(job.documents)
+            groups.setdefault(_shared_settings(job.asking), []).append(number)
         answers: list[Outcome] = [b""] * len(jobs)
-        for (auto, how, exclude, include), members in groups.items():
-            wanted = [jobs[number].asking.top_k for number, _ in members]
-            rows = [row + i for number, row in members for i in range(len(jobs[number].documents))]
-            worth = _WORTH_THREADS if len(members) == 1 else _WORTH_THREADS_AMONG_MANY
-            threads = self._threads if len(rows) * self._pace.row_seconds > worth else 1
-            with self._pace.measure(len(rows), threads):
-                labels, scores = self.model.rank(
-                    X if len(groups) == 1 else X[rows],
-                    "auto"
-                    if auto
-                    else min(max(int(k) for k in wanted if not isinstance(k, str)), self.model.n_labels),
-                    how,
-                    self._ids(exclude) if exclude else None,
-                    self._ids(include) if include is not None else None,
-                    threads,
-                )
-            found = iter(self._write(labels, scores, [jobs[number] for number, _ in members]))
-            for number, row in members:
+        for key, members in groups.items():
+            rows = [row for number in members for row in range(starts[number], starts[number + 1])]
+            X = given.X if len(groups) == 1 else given.X[rows]
+            labels, scores = self._rank(X, [jobs[number].asking for number in members], *key)
+            if texts is not None:
+                labels = np.where(texts.answered[rows][:, None], labels, -1).astype(np.int32)
+            found = iter(self._write(labels, scores, [jobs[number] for number in members]))
+            for number in members:
                 results = [next(found) for _ in jobs[number].documents]
-                answers[number] = self._answer(jobs[number], results, words, row)
+                answers[number] = self._answer(jobs[number], results, texts, starts[number])
         return answers
+
+    def _rank(
+        self,
+        X: Csr,
+        asked: Sequence[schema.Asking],
+        kind: str,
+        threshold: str | None,
+        exclude: tuple[str, ...],
+        include: tuple[str, ...] | None,
+    ) -> Ranking:
+        """Ranks the rows of some requests at once: as many labels as any of them asks for."""
+        top_k: int | str | None = None
+        least: float | str | None = None if threshold == "number" else threshold
+        if kind == "auto":
+            top_k = "auto"
+        elif kind == "number":
+            top_k = min(max(int(ask.top_k) for ask in asked), self.model.n_labels)  # type: ignore[arg-type]
+        elif threshold == "number":
+            least = min(ask.threshold for ask in asked)  # type: ignore[type-var]
+        worth = _WORTH_THREADS if len(asked) == 1 else _WORTH_THREADS_AMONG_MANY
+        threads = self._threads if X.shape[0] * self._pace.row_seconds > worth else 1
+        with self._pace.measure(X.shape[0], threads):
+            return self.model.rank(
+                X,
+                top_k,
+                least,
+                self._ids(exclude) if exclude else None,
+                self._ids(include) if include is not None else None,
+                threads,
+            )
 
     def _write(
         self, labels: NDArray[np.int32], scores: NDArray[np.float32], jobs: Sequence[SuggestJob]
     ) -> list[bytes]:
         """The rows' suggestions, as many and as good as were asked for: each a list of `schema.Suggestion` in JSON,
         put together from pieces that are the same each time."""
-        most = [labels.shape[1] if isinstance(job.asking.top_k, str) else int(job.asking.top_k) for job in jobs]
+        wanted = [job.asking.top_k for job in jobs]
+        most = [labels.shape[1] if top_k is None or isinstance(top_k, str) else int(top_k) for top_k in wanted]
         least = [job.asking.threshold if isinstance(job.asking.threshold, float) else 0.0 for job in jobs]
         n_rows = [len(job.documents) for job in jobs]
         ids, which = np.unique(labels, return_inverse=True)
@@ -164,17 +214,16 @@ class OpenModel:
             np.repeat(np.array(least, np.float64), n_rows),
         )
 
-    def _answer(self, job: SuggestJob, results: list[bytes], words: list[tuple[int, int]] | None, row: int) -> bytes:
+    def _answer(self, job: SuggestJob, results: list[bytes], texts: _Texts | None, row: int) -> bytes:
         """A `schema.SuggestResponse`, or a list of `schema.BatchResult`."""
-        if job.batch:
-            ids = [msgspec.json.encode(getattr(document, "document_id", None)) for document in job.documents]
-            parts = [b'{"document_id":%b,"results":%b}' % pair for pair in zip(ids, results, strict=True)]
-            return b"[%b]" % b",".join(parts)
-        if words is None:
-            return b'{"results":%b}' % results[0]
-        return b'{"results":%b,"words":%d,"unknown_words":%d}' % (results[0], *words[row])
+        ends = [b"}" if texts is None else texts.write(row + i, found) for i, found in enumerate(results)]
+        if not job.batch:
+            return b'{"results":%b%b' % (results[0], ends[0])
+        ids = [msgspec.json.encode(getattr(document, "document_id", None)) for document in job.documents]
+        parts = [b'{"document_id":%b,"results":%b%b' % part for part in zip(ids, results, ends, strict=True)]
+        return b"[%b]" % b",".join(parts)
 
-    def _to_rows(self, documents: Sequence[Any]) -> tuple[Csr, WordCounts | None]:
+    def _to_rows(self, documents: Sequence[Any]) -> TextRows:
         """X, and for texts how many words each has."""
         if self.tagger is not None:
             texts = [document.text for document in documents]
@@ -187,7 +236,7 @@ class OpenModel:
         features = [document.features for document in documents]
         if UNSET in features or any(document.text is not UNSET for document in documents):
             raise DataError("this model takes features, not a text: it was trained on numbers")
-        return to_matrix(features, self.model.n_features), None
+        return TextRows(to_matrix(features, self.model.n_features), None)
 
     # --- explain, search, describe ------------------------------------------------------------------------------
 

@@ -176,6 +176,27 @@ class Tfidf(Parameters):
         X = make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_))
         return (X, WordCounts(unknown, total)) if return_unknown else X
 
+    def as_new(self, seen: Csr, X: Csr) -> Csr:
+        """Rows as they would be if only the texts of `seen` had been fitted: without the terms those lack.
+
+        Both must come from `fit_transform`. Terms keep their idf. New texts have words that no text before them had,
+        and lose them; rows held out of the ones fitted keep theirs, so a model tested on them looks less sure than it
+        will be.
+        """
+        if self.hashing is not None:  # every term has a column, seen or not
+            return X
+        least = _row_limit(self.min_df, seen.shape[0])
+        known = np.bincount(seen.indices, minlength=X.shape[1]) >= max(least, 1)
+        data = np.where(known[X.indices], X.data, 0).astype(np.float64)
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        if self.norm is not None:
+            size = np.bincount(rows, weights=data**2 if self.norm == "l2" else np.abs(data), minlength=X.shape[0])
+            size = np.sqrt(size) if self.norm == "l2" else size
+            data /= np.where(size > 0, size, 1)[rows]
+        kept = data != 0
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=X.shape[0]))])
+        return make_csr(data[kept].astype(np.float32), X.indices[kept], indptr, X.shape)
+
     def spans(self, text: str) -> list[Span]:
         """Every term of a text with its place there and its column, by length and then by place.
 

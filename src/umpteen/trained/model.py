@@ -43,8 +43,11 @@ from umpteen.storage.saving import save_parts
 from umpteen.storage.store import Part
 from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
 
-#: How far down a ranking `top_k="auto"` looks.
-_AUTO_TOP_K = 50
+#: How far down a ranking to look if no number of labels is asked for: so far first, and so far at most.
+_FIRST_LABELS = 50
+_MOST_LABELS = 1250
+#: The least value of a label that is given by a model without calibration.
+_UNCALIBRATED = 0.5
 
 
 class TrainedModel:
@@ -326,40 +329,68 @@ class TrainedModel:
     def rank(
         self,
         X: Any,
-        top_k: int | str = 5,
+        top_k: int | str | None = None,
         threshold: float | str | None = None,
         exclude: Any = None,
         include: Any = None,
         threads: int | None = None,
         engine: str | Engine = "local",
+        *,
+        raw: bool = False,
     ) -> Ranking:
-        """The labels to give each row: ids, padded with -1, and probabilities (see `to_unit`).
+        """The labels to give each row: ids, best first, padded with -1, and probabilities (see `to_unit`).
+
+        This is where all of umpteen decides which labels a row gets: by default those whose probability is at least
+        the threshold learned for the best micro F1; without calibration those with at least 0.5, which for a linear
+        model is a score of at least 0.
 
         Parameters
         ----------
-        top_k : int or "auto"
-            How many at most; "auto" takes as many for each row as maximise the expected F1.
+        top_k : int, "auto" or None
+            A number gives as many labels as there are, however unlikely, unless a threshold is given too; "auto" as
+            many for each row as maximise the expected F1.
         threshold : float, "micro", "macro" or None
             Leave out labels below this probability, or below the thresholds learned for the best micro F1 (one for
             all labels) or macro F1 (one for each label).
         exclude, include, threads, engine
             As for `predict_topk`.
+        raw
+            Scores instead of probabilities, padded with -inf.
         """
         auto = top_k == "auto"
         if isinstance(top_k, str) and not auto:
-            raise ParamError(f'top_k must be a number or "auto", but is {top_k!r}')
-        width = min(_AUTO_TOP_K, self.n_labels) if isinstance(top_k, str) else top_k
+            raise ParamError(f'top_k must be a number, "auto" or None, but is {top_k!r}')
         if auto:
             self.need_calibration('top_k="auto"')
         cut = self._check_threshold(threshold)
-        labels, scores = self.predict_topk(X, width, exclude=exclude, include=include, threads=threads, engine=engine)
+        if cut is None and top_k is None:
+            cut = "micro" if self.calibration is not None else _UNCALIBRATED
+        options: dict[str, Any] = {"exclude": exclude, "include": include, "threads": threads, "engine": engine}
+        width = min(_FIRST_LABELS, self.n_labels) if top_k is None or isinstance(top_k, str) else top_k
+        labels, scores = self.predict_topk(X, width, **options)
+        most = min(_MOST_LABELS, self.n_labels)
+        while top_k is None and width < most and self._is_given(labels[:, -1:], scores[:, -1:], cut).any():
+            width = min(5 * width, most)  # some row has more labels than were looked at
+            labels, scores = self.predict_topk(X, width, **options)
         values = self.to_unit(scores)
         if auto:
             given = count_labels_to_give(values)
             labels = np.where(np.arange(width) < given[:, None], labels, -1)
         if cut is not None:
-            labels = np.where(values >= self._least(labels, cut), labels, -1)
-        return labels.astype(np.int32, copy=False), values
+            labels = np.where(self._is_given(labels, scores, cut), labels, -1)
+        if raw:
+            values = scores
+        if top_k is None and labels.size:
+            used = max(1, int((labels >= 0).sum(axis=1).max()))
+            labels, values = labels[:, :used], values[:, :used]
+        padding = -np.inf if raw else 0
+        return labels.astype(np.int32, copy=False), np.where(labels >= 0, values, padding).astype(np.float32)
+
+    def _is_given(
+        self, labels: NDArray[np.int32], scores: NDArray[np.float32], cut: float | str | None
+    ) -> NDArray[np.bool_]:
+        given: NDArray[np.bool_] = self.to_unit(scores) >= self._least(labels, 0.0 if cut is None else cut)
+        return given & (labels >= 0)
 
     def _check_threshold(self, threshold: Any) -> float | str | None:
         if threshold is None:
@@ -382,9 +413,9 @@ class TrainedModel:
         if self.calibration is None:
             raise ParamError(f"{what} needs a calibrated model, but this one was trained without held-out rows")
 
-    def predict(self, X: Any, top_k: int = 5) -> Csr:
-        """The best labels as a CSR matrix of ones, n_rows x n_labels."""
-        labels, _ = self.predict_topk(X, top_k)
+    def predict(self, X: Any, top_k: int | str | None = None, threshold: float | str | None = None) -> Csr:
+        """The labels to give each row, as a CSR matrix of ones, n_rows x n_labels; see `rank`."""
+        labels, _ = self.rank(X, top_k, threshold)
         kept = np.sort(np.where(labels >= 0, labels, np.iinfo(np.int32).max), axis=1)
         mask = kept != np.iinfo(np.int32).max
         indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])

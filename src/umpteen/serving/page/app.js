@@ -107,12 +107,12 @@ async function suggest() {
   try {
     const columns = await Promise.all(ids.map(async (id) => {
       const model = modelOf(id);
-      const auto = $("top-k").value === "auto" && model.calibrated;
+      const most = $("top-k").value;
       const only = [...rules(state.only, id)];
       const answer = await call("v1/suggest", {
         model: id,
         ...input(model),
-        top_k: auto ? "auto" : Number($("top-k").value) || 10,
+        top_k: Number(most) || (most === "auto" && model.calibrated ? "auto" : null),
         exclude: [...rules(state.never, id)],
         ...(only.length ? { include: only } : {}),
       });
@@ -145,7 +145,8 @@ function showColumns(columns) {
       ? make("ol", { className: "labels" }, ...kept.map((found) => labelRow(column.id, found, other)))
       : make("p", { className: "empty", textContent: column.results === null
         ? "Labels appear here as you write."
-        : column.results.length ? "No label is that likely; move the slider to the left." : "No label fits." });
+        : column.results.length ? "No label is that likely; move the slider to the left."
+          : column.note ?? "No label fits." });
     const part = make("section", { className: "column" });
     part.setAttribute("aria-label", `Labels of ${column.id}`);
     part.dataset.model = column.id;

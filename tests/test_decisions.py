@@ -1,0 +1,210 @@
+"""Which labels a row gets: one rule wherever one asks, and probabilities that hold on few rows."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import f1_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import LinearSVC
+from typer.testing import CliRunner
+
+import umpteen
+from umpteen.cli.main import app
+from umpteen.data.matrix import as_csr
+from umpteen.errors import ParamError
+from umpteen.evaluation.calibration import reliability
+from umpteen.evaluation.metrics import find_hits
+from umpteen.methods.held_out import draw_held_out
+from umpteen.models.calibration import Calibration, _fit_logistic
+from umpteen.tagger import why_none
+
+from .test_tagger import cooking  # noqa: F401  (a fixture)
+
+FISH = "cod herring salmon trout boat net sea harbour".split()
+TAX = "income wine duty levy rate return audit customs".split()
+
+
+def two_labels(n_texts: int) -> tuple[list[str], list[list[str]]]:
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(FISH if i % 2 else TAX, 4)) for i in range(n_texts)]
+    return texts, [["fish" if i % 2 else "tax"] for i in range(n_texts)]
+
+
+@pytest.mark.parametrize("n_texts", [20, 40, 100])
+@pytest.mark.parametrize("method", ["dismec", "label-tree", "fastxml"])
+def test_two_labels_that_are_far_apart_are_told_apart(method, n_texts):
+    tagger = umpteen.Tagger(method).fit(*two_labels(n_texts))
+    for text, right, wrong in (("cod and herring", "fish", "tax"), ("income duty", "tax", "fish")):
+        found = dict(tagger.suggest(text, 2))
+        assert found[right] > 0.8
+        assert found.get(wrong, 0) < 0.3
+        assert tagger.predict([text]) == [[right]]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("n_texts", "error"), [(50, 0.06), (200, 0.05), (1000, 0.05)])
+def test_probabilities_hold_on_few_texts(cooking, n_texts, error):  # noqa: F811
+    train, test = cooking
+    tagger = umpteen.Tagger("dismec").fit(train.texts[:n_texts], train.labels[:n_texts])
+    _, after = tagger.reliability(test.texts, test.labels)
+    assert after.error < error
+    calibration = tagger.model_.calibration
+    assert calibration.n_rows == n_texts
+    assert len(calibration.scores) > 1
+
+
+def test_the_logistic_curve_is_the_optimum():
+    rng = np.random.default_rng(3)
+    score = rng.normal(size=300)
+    right = (rng.random(300) < 1 / (1 + np.exp(1 - 3 * score))).astype(float)
+
+    def objective(offset, slope):
+        margin = offset + slope * score
+        return np.logaddexp(0, np.where(right > 0, -margin, margin)).sum() + 0.0005 * offset**2 + (slope - 2) ** 2 / 2
+
+    offset, slope = _fit_logistic(score, right)
+    best = objective(offset, slope)
+    for step in (1e-3, 1e-2, 0.1):
+        for d0, d1 in ((step, 0), (-step, 0), (0, step), (0, -step), (step, step), (-step, step)):
+            assert objective(offset + d0, slope + d1) > best
+    assert _fit_logistic(score, 1 - right)[1] == 0  # a falling curve would turn rankings around
+
+
+def test_how_many_predictions_a_probability_rests_on():
+    rng = np.random.default_rng(0)
+    scores = np.sort(rng.normal(size=(200, 5)).astype(np.float32))[:, ::-1]
+    labels = np.tile(np.arange(5, dtype=np.int32), (200, 1))
+    found = Calibration.fit(labels, scores, rng.random((200, 5)) < 0.3, np.full(5, 60))
+    assert found.support.sum() == 1000
+    assert (found.count_support(scores) >= 20).all()
+    assert found.count_support([-np.inf]).tolist() == [0]
+    old = found.to_part()
+    del old.arrays["support"]  # as earlier versions wrote it
+    assert Calibration.from_part(old).count_support([0.0, -np.inf]).tolist() == [-1, 0]
+
+
+def test_rows_are_held_out_once_each(tiny):
+    Y = as_csr(tiny.Y, "Y")
+    folds = draw_held_out(Y, 4, 0)
+    assert np.sum(folds, axis=0).tolist() == [1] * Y.shape[0]
+    (share,) = draw_held_out(Y, 0.2, 0)
+    assert 0 < share.mean() <= 0.2
+    assert len(draw_held_out(Y, "auto", 0)) == 5
+    assert draw_held_out(Y[:5], "auto", 0) == draw_held_out(Y, 0, 0) == []
+
+
+@pytest.mark.parametrize("bad", [1, 1.5, 2.5, -0.1, "often", float("nan"), True])
+def test_calibrations_that_are_none(tiny, bad):
+    with pytest.raises(ParamError, match=r"calibration must be"):
+        umpteen.DiSMEC().fit(tiny.X, tiny.Y, calibration=bad)
+
+
+def test_methods_calibrate_by_folds_and_lose_nothing(tmp_path, tiny):
+    method = umpteen.DiSMEC().fit(tiny.X, tiny.Y, tmp_path / "m", calibration=5)
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    loaded = umpteen.load(tmp_path / "m")
+    assert loaded.calibration.n_rows == tiny.X.shape[0]
+    plain = umpteen.DiSMEC().fit(tiny.X, tiny.Y)
+    for a, b in zip(loaded.predict_topk(tiny.X), plain.predict_topk(tiny.X), strict=True):
+        np.testing.assert_array_equal(a, b)  # the model itself is trained on all rows
+    labels, probabilities = method.predict_topk_proba(tiny.X, 16)
+    given = (labels >= 0) & (probabilities >= loaded.calibration.threshold)
+    assert method.predict(tiny.X).nnz == given.sum()
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_decisions_are_as_good_as_one_vs_rest_of_scikit_learn(cooking):  # noqa: F811
+    train, test = cooking
+    n = 4000
+    features = umpteen.Tfidf(sublinear_tf=True)
+    X, tX = features.fit_transform(train.texts[:n]), features.transform(test.texts)
+    names = sorted({name for labels in train.labels[:n] for name in labels})
+    ids = {name: i for i, name in enumerate(names)}
+
+    def matrix(lists):
+        pairs = [(row, ids[name]) for row, labels in enumerate(lists) for name in labels if name in ids]
+        rows, columns = zip(*pairs, strict=True)
+        return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(lists), len(names)))
+
+    Y, tY = matrix(train.labels[:n]), matrix(test.labels)
+    svm = OneVsRestClassifier(LinearSVC()).fit(X, Y.astype(int))
+    peer = f1_score(tY, svm.predict(tX), average="micro", zero_division=0)
+    method = umpteen.DiSMEC()
+    plain = f1_score(tY, method.fit(X, Y).predict(tX), average="micro", zero_division=0)
+    calibrated = f1_score(tY, method.fit(X, Y, calibration=5).predict(tX), average="micro", zero_division=0)
+    assert plain > peer - 0.02
+    assert calibrated > peer + 0.02
+    assert f1_score(tY, method.predict(tX, 5), average="micro", zero_division=0) < peer  # five for every row
+
+
+@pytest.mark.data
+def test_one_decision_wherever_one_asks(cooking, tmp_path):  # noqa: F811
+    train, test = cooking
+    tagger = umpteen.Tagger("dismec").fit(train.texts[:1500], train.labels[:1500], tmp_path / "m")
+    texts = test.texts[:40]
+    decided = tagger.predict(texts)
+    assert {len(labels) for labels in decided} > {0, 1}
+    assert [[name for name, _ in row] for row in tagger.suggest(texts)] == decided
+    rows = tagger.vectorize(texts).X
+    matrix = tagger.model_.predict(rows)
+    assert [{tagger.classes_[i] for i in matrix[r].indices} for r in range(40)] == [set(row) for row in decided]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    out = tmp_path / "out.jsonl"
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "m"), str(tmp_path / "in.jsonl"), "--output", str(out)])
+    assert done.exit_code == 0, done.output
+    assert [json.loads(line)["names"] for line in out.read_text().splitlines()] == decided
+    one = next(i for i, labels in enumerate(decided) if labels)
+    shown = CliRunner().invoke(app, ["suggest", str(tmp_path / "m"), texts[one], "--json", "-"])
+    assert [each["label"] for each in json.loads(shown.stdout)["suggestions"]] == decided[one]
+
+
+def test_more_labels_than_are_looked_at_first():
+    rng = np.random.default_rng(0)
+    X = sp.csr_matrix(rng.random((60, 20)).astype(np.float32))
+    Y = sp.csr_matrix(np.ones((60, 120), np.float32))
+    Y[0, :] = 0
+    Y.eliminate_zeros()
+    model = umpteen.DiSMEC().fit(X, Y)
+    assert np.diff(model.predict(X).indptr).max() == 120
+
+
+def test_texts_the_model_cannot_judge_get_no_label(tmp_path):
+    tagger = umpteen.Tagger("dismec").fit(*two_labels(40), tmp_path / "m")
+    for text in ("", "   ", "zebra giraffe", "1234567"):
+        assert tagger.suggest(text, 5) == tagger.suggest(text) == []
+    half = "cod zebra giraffe okapi"
+    assert [name for name, _ in tagger.suggest(half)] == ["fish"]
+    assert tagger.suggest(half, min_known=0.3) == []
+    assert [name for name, _ in tagger.suggest(half, min_known=0.25)] == ["fish"]
+    with pytest.raises(ParamError, match="min_known must be a share from 0 to 1, but is 30"):
+        tagger.suggest(half, min_known=30)
+    shown = CliRunner().invoke(app, ["suggest", str(tmp_path / "m"), "zebra"])
+    assert why_none(0.0) in shown.output
+    shown = CliRunner().invoke(app, ["suggest", str(tmp_path / "m"), half, "--min-known", "0.3", "--json", "-"])
+    facts = json.loads(shown.stdout)
+    assert facts["suggestions"] == []
+    assert facts["note"] == "no label: the model knows 25% of the words, and at least 30% are asked for"
+    assert (facts["unknown_words"], facts["words"]) == (3, 4)
+
+
+def test_words_nobody_had_seen_are_not_there_for_rows_held_out():
+    texts = ["alpha beta", "beta gamma", "gamma delta"]
+    features = umpteen.Tfidf()
+    X = features.fit_transform(texts)
+    for new, names in ((0, {"beta"}), (2, {"gamma"})):
+        others = [i for i in range(3) if i != new]
+        row = features.as_new(X[others], X[[new]])
+        assert {features.feature_names_[i] for i in row.indices} == names
+        np.testing.assert_allclose(row.data, [1], rtol=1e-6)
+
+
+def test_reliability_is_no_worse_than_that_of_scores(tiny):
+    model = umpteen.DiSMEC().fit(tiny.X, tiny.Y, calibration=5)
+    labels, probabilities = model.predict_topk_proba(tiny.X, 5)
+    hits = find_hits(as_csr(tiny.Y, "Y"), labels)
+    assert reliability(probabilities[labels >= 0], hits[labels >= 0]).error < 0.5
