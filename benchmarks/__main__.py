@@ -26,7 +26,7 @@ from umpteen.cli.compare import (
 from umpteen.cli.main import run_app
 from umpteen.cli.options import ThreadsOption
 from umpteen.comparing.programs import parse_contestants, peer_python
-from umpteen.comparing.running import Conditions, Task, write_result
+from umpteen.comparing.running import Conditions, Contest, write_result
 from umpteen.data.files import write_bytes
 from umpteen.data.synthetic import make_synthetic
 
@@ -71,7 +71,7 @@ def run(
     contestants = described.contestants if only is None else described.choose(only)
     conditions = Conditions(threads, rounds, timeout, launcher=launcher)
     found = run_comparison(
-        described.task(data_root()), contestants, output, conditions, calibrate=calibrate, studies=studies
+        described.contest(data_root()), contestants, output, conditions, calibrate=calibrate, studies=studies
     )
     if result is not None:
         result.parent.mkdir(parents=True, exist_ok=True)
@@ -106,17 +106,17 @@ def quick(output: OutputOption = OUTPUT, threads: ThreadsOption = None) -> None:
     if missing:
         typer.echo(f"note: without {', '.join(missing)}; umpteen peers install {' '.join(missing)} installs them")
     contestants = parse_contestants([QUICK_METHODS]) + parse_contestants(installed, peers=True)
-    run_comparison(_quick_task(), contestants, output, Conditions(threads, timeout=120), calibrate=True)
+    run_comparison(_quick_contest(), contestants, output, Conditions(threads, timeout=120), calibrate=True)
 
 
-def _quick_task() -> Task:
+def _quick_contest() -> Contest:
     if (data_root() / "Bibtex").exists():
-        return Config("Bibtex", [], label_names=True).task(data_root())
+        return Config("Bibtex", [], label_names=True).contest(data_root())
     typer.echo(
         f"note: no Bibtex in {data_root()}, so on synthetic rows of its shape; UMPTEEN_DATA names another place"
     )
     train, test = (make_synthetic(like="bibtex", part=part, seed=0) for part in ("train", "test"))
-    return Task("synthetic, like Bibtex", train, test.X, test.Y)
+    return Contest("synthetic, like Bibtex", train, test.X, test.Y)
 
 
 if __name__ == "__main__":

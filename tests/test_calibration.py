@@ -119,7 +119,7 @@ def test_probabilities_on_real_rows(bibtex, method, tmp_path):
 
 def test_reliability():
     found = reliability([0.0, 0.05, 0.5, 0.52, 1.0], [0, 1, 1, 0, 1], bins=10)
-    np.testing.assert_allclose(found.said, [0.025, 0.51, 1.0])
+    np.testing.assert_allclose(found.predicted, [0.025, 0.51, 1.0])
     np.testing.assert_allclose(found.true, [0.5, 0.5, 1.0])
     assert found.count.tolist() == [2, 2, 1]
     assert found.error == pytest.approx((0.475 * 2 + 0.01 * 2) / 5)

@@ -25,7 +25,7 @@ from umpteen.cli.main import app
 from umpteen.comparing import studies
 from umpteen.comparing.page import render
 from umpteen.comparing.programs import Contestant, create_environment, parse_contestants, peer_python
-from umpteen.comparing.running import Conditions, Task, compare, last_words
+from umpteen.comparing.running import Conditions, Contest, compare, last_line
 from umpteen.errors import ParamError, UmpteenError
 from umpteen.evaluation import report
 
@@ -114,10 +114,10 @@ def test_a_peer_is_measured_alike(compared):
     )
 
 
-def test_failures_are_shown_with_their_last_words(compared):
+def test_failures_are_shown_with_their_last_line(compared):
     output, out = compared
     found = entries(output)
-    assert "not installed; umpteen peers install omikuji installs it" in found["omikuji"]["error"]
+    assert "not installed; run umpteen peers install omikuji" in found["omikuji"]["error"]
     if importlib.util.find_spec("napkinxc") is not None:
         error = found["napkinxc model=Nothing"]["error"]
         assert error == "exit code 1: AttributeError: module 'napkinxc.models' has no attribute 'Nothing'"
@@ -151,8 +151,9 @@ def test_the_page_is_whole_and_needs_nothing_else(compared):
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
     for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         ET.fromstring(drawing)
-    for title in ("How good", "What it takes", "Failed", "Time, accuracy, size", "Head and tail",
-                  "Weights and pruning", "How many trees", "What a probability is worth", "Mistakes"):  # fmt: skip
+    for title in ("Accuracy", "Time and memory", "Failed", "Time, accuracy, size", "Head and tail",
+                  "Weights and pruning", "How many trees", "Can the probabilities be trusted?",
+                  "Mistakes"):  # fmt: skip
         assert f"<h2>{title}</h2>" in text
     assert "fit, β = " in text
     assert "TAG_" in text
@@ -182,17 +183,17 @@ def test_a_power_law_is_found_again():
     assert studies.fit_power_law(np.array([7]))["beta"] is None
 
 
-def tiny_task() -> Task:
+def tiny_contest() -> Contest:
     """Label 0 is in five rows, where label 2 is given; label 1 is found always."""
     Y = sp.csr_matrix(np.array([[1, 1, 0]] * 5 + [[0, 1, 0]]))
     train = umpteen.Dataset(np.ones((3, 2)), np.array([[1, 0, 0], [0, 1, 0], [0, 1, 1]]))
-    return Task("tiny", train, sp.csr_matrix(np.ones((6, 2), np.float32)), umpteen.Dataset(np.ones((6, 2)), Y).Y,
-                ["lost", "found", "wrong"], [f"text {i}" for i in range(6)])  # fmt: skip
+    return Contest("tiny", train, sp.csr_matrix(np.ones((6, 2), np.float32)), umpteen.Dataset(np.ones((6, 2)), Y).Y,
+                   ["lost", "found", "wrong"], [f"text {i}" for i in range(6)])  # fmt: skip
 
 
 def test_mistakes_by_hand():
     labels = np.array([[2, 1]] * 5 + [[1, -1]], np.int32)
-    found = studies.find_mistakes(tiny_task(), labels)
+    found = studies.find_mistakes(tiny_contest(), labels)
     assert found["worst"][0] == {
         "label": "lost", "train_rows": 1, "test_rows": 5, "found": 0, "wrongly_given": 0, "given_instead": ["wrong"],
     }  # fmt: skip
@@ -218,14 +219,14 @@ def test_texts_are_compared_by_name(tmp_path):
     assert result["data"]["features"]["min_df"] == 2
     assert result["runs"][0]["metrics"]["n_labels"] == 4
     assert "never seen" not in (tmp_path / "out" / "report.html").read_text().split("Mistakes")[0]
-    with pytest.raises(UmpteenError, match="is not empty; name another directory"):
+    with pytest.raises(UmpteenError, match="is not empty; choose another"):
         run("compare", tmp_path / "train.jsonl", tmp_path / "test.jsonl", "--output", tmp_path / "out")
 
 
 def test_a_program_that_takes_too_long_is_ended(tmp_path):
     data = umpteen.make_synthetic(300, 200, 40, labels_per_row=3, features_per_row=20, seed=7)
-    task = Task("tiny", data, data.X, data.Y)
-    result = compare(task, [Contestant("centroid")], tmp_path, Conditions(timeout=0.05))
+    contest = Contest("tiny", data, data.X, data.Y)
+    result = compare(contest, [Contestant("centroid")], tmp_path, Conditions(timeout=0.05))
     assert result["runs"][0]["error"] == "stopped after 0.05 s"
     assert result["baseline"] is None
     assert "stopped after 0.05 s" in render(result)
@@ -253,7 +254,7 @@ def test_interrupted_comparisons_leave_nothing_running(sign, tmp_path, compared)
         child.kill()
     if sign == signal.SIGINT:
         assert child.returncode == 130
-        assert "interrupted; what had finished is in" in errors
+        assert "interrupted; finished runs are in" in errors
     for _ in range(50):
         if not is_running(job):
             break
@@ -277,8 +278,8 @@ def test_names_and_settings():
         ("telepathy", "method must be one of centroid, dismec"),
         ("dismec:D=1", "dismec has no parameter 'D'"),
         ("dismec:C=-1", "C must be a finite number above 0"),
-        ("dismec:threads=1", "which sets it for all"),
-        ("dismec:C", "a setting is name=value, but was given 'C'"),
+        ("dismec:threads=1", "sets it for all programs"),
+        ("dismec:C", "a setting must be name=value, but is 'C'"),
         ("dismec,dismec", "dismec is named twice"),
     ]:
         with pytest.raises(ParamError, match=words):
@@ -287,7 +288,7 @@ def test_names_and_settings():
         parse_contestants(["fasttext"], peers=True)
     with pytest.raises(ParamError, match="peer must be one of"):
         create_environment("fasttext")
-    assert last_words("bar 1%\rbar 99%\n\nTraceback\nValueError: no\n\n") == "ValueError: no"
+    assert last_line("bar 1%\rbar 99%\n\nTraceback\nValueError: no\n\n") == "ValueError: no"
 
 
 def test_installing_a_peer_says_why_it_failed(tmp_path, monkeypatch):

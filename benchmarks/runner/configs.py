@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from umpteen.comparing.programs import BASELINE, Contestant, parse_contestants
-from umpteen.comparing.running import Task
+from umpteen.comparing.running import Contest
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import read_names
 from umpteen.data.xc_text import read_xc
@@ -34,7 +34,7 @@ class Config:
     label_names: bool = False
     constants: dict[str, float] = field(default_factory=dict)
 
-    def task(self, root: Path) -> Task:
+    def contest(self, root: Path) -> Contest:
         """Its data, read."""
         folder = root / self.name
         if not folder.exists():
@@ -42,7 +42,8 @@ class Config:
         names = tuple(read_names(folder / "label_names.txt")) if self.label_names else None
         train = read_xc(folder / "train.txt.xz")
         test = read_xc(folder / "test.txt.xz", n_features=train.n_features, n_labels=train.n_labels)
-        return Task(self.name, Dataset(train.X, train.Y, names), test.X, test.Y, names, constants=self.constants)
+        train = Dataset(train.X, train.Y, names)
+        return Contest(self.name, train, test.X, test.Y, names, constants=self.constants)
 
     def choose(self, names: str) -> list[Contestant]:
         """Those of some names, with commas between, a program's or one's with its settings; and the baseline, in

@@ -35,44 +35,44 @@ from umpteen.cli.options import (
 
 if TYPE_CHECKING:
     from umpteen.comparing.programs import Contestant
-    from umpteen.comparing.running import Conditions, Task
+    from umpteen.comparing.running import Conditions, Contest
 
 _METHODS = "dismec,ppdsparse,fastxml,centroid"
 _SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5")
 ROUNDS = default_of("umpteen.comparing.running:Conditions", "rounds")
-RoundsOption = Annotated[int, typer.Option("--rounds", help="Run each program so often, in turns; medians.", min=1)]
+RoundsOption = Annotated[int, typer.Option("--rounds", help="Runs of each program; medians are shown.", min=1)]
 TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a program is stopped.")]
 LauncherOption = Annotated[
-    str, typer.Option("--launcher", metavar="COMMAND", help="Starts each program, such as 'taskset -c 0,1'.")
+    str, typer.Option("--launcher", metavar="COMMAND", help="What starts each program, such as 'taskset -c 0,1'.")
 ]
 CalibrateOption = Annotated[
     bool,
-    typer.Option("--calibrate", help="Also show what probabilities are worth; trains each of our methods once more."),
+    typer.Option("--calibrate", help="Also judge probabilities; trains each umpteen method once more."),
 ]
 StudiesOption = Annotated[
-    bool, typer.Option("--studies/--no-studies", help="Whether to prune models, fell trees and list mistakes.")
+    bool, typer.Option("--studies/--no-studies", help="Also study pruning, numbers of trees and mistakes.")
 ]
 
 
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data.")],
-    test: Annotated[Path, typer.Argument(metavar="TEST", help="Data to judge by.")],
+    test: Annotated[Path, typer.Argument(metavar="TEST", help="Test data.")],
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            "--methods", metavar="NAME[:SETTING=VALUE…],…", help=f"Methods and settings; by default {_METHODS}."
+            "--methods", metavar="NAME[:SETTING=VALUE…],…", help=f"Methods and settings. Default: {_METHODS}."
         ),
     ] = None,
     peers: Annotated[
         list[str] | None,
-        typer.Option("--peers", help="Programs of others, with settings too; `umpteen peers` lists them."),
+        typer.Option("--peers", help="Other programs, with settings; `umpteen peers` lists them."),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="DIR", help="Where report.html, results.json and the models go.")
     ] = Path("umpteen-compare"),
-    name: Annotated[str | None, typer.Option("--name", help="What to call the data; by default its folder.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the data. Default: its folder's.")] = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Whose times the others are told in; omikuji if it is there.")
+        str | None, typer.Option("--baseline", help="What to compare times with. Default: omikuji, else the first.")
     ] = None,
     rounds: RoundsOption = ROUNDS,
     timeout: TimeoutOption = None,
@@ -85,7 +85,7 @@ def command(
     label_names: LabelNamesOption = None,
     labels: LabelsOption = None,
     test_labels: Annotated[
-        Path | None, typer.Option("--test-labels", metavar="FILE", help="Labels of the test data, if apart.")
+        Path | None, typer.Option("--test-labels", metavar="FILE", help="Labels of the test data, if separate.")
     ] = None,
     format: FormatOption = None,
     one_based: OneBasedOption = None,
@@ -98,11 +98,11 @@ def command(
                      rich_help_panel="Corpus of texts"),
     ] = None,
 ) -> None:  # fmt: skip
-    """Compare methods, and peers, on the same data: how good, on rare labels too, how fast, how large.
+    """Compare methods and other programs on the same data: accuracy, on rare labels too, speed and size.
 
     Each program trains in a process of its own and is measured by the same code; `umpteen peers` lists the peers and
-    installs them. One that fails is shown with its last words. The figures go to a table, to results.json and, with
-    drawings, to report.html, which opens offline.
+    installs them. A program that fails is listed with the last line it printed. The figures go to a table, to
+    results.json and, with charts, to report.html, which opens offline.
 
     umpteen compare train.txt.xz test.txt.xz --methods dismec,fastxml:n_trees=20 --peers omikuji
     """
@@ -118,15 +118,15 @@ def command(
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, test_labels=test_labels)
         fields = (text_field, label_field, label_delimiter)
-        task = task_of_texts(title, train, test, format, fields, features or [], {"A": a, "B": b})
+        contest = contest_of_texts(title, train, test, format, fields, features or [], {"A": a, "B": b})
     else:
         options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
-        task = task_of_rows(title, train, test, labels, test_labels, label_names, options, {"A": a, "B": b})
+        contest = contest_of_rows(title, train, test, labels, test_labels, label_names, options, {"A": a, "B": b})
     conditions = Conditions(threads, rounds, timeout, launcher=launcher, baseline=baseline)
-    run_comparison(task, contestants, output, conditions, calibrate=calibrate, studies=studies)
+    run_comparison(contest, contestants, output, conditions, calibrate=calibrate, studies=studies)
 
 
-def task_of_rows(
+def contest_of_rows(
     title: str,
     train: Path,
     test: Path,
@@ -135,19 +135,19 @@ def task_of_rows(
     label_names: Path | None,
     options: dict[str, Any],
     constants: dict[str, float],
-) -> Task:
+) -> Contest:
     """A comparison on files of numbers."""
-    from umpteen.comparing.running import Task
+    from umpteen.comparing.running import Contest
     from umpteen.data.dataset import Dataset
     from umpteen.data.files import read_names
 
     data = read_data(train, labels=labels, **options)
     judged = read_alike(test, data.n_features, data.n_labels, labels=test_labels, **options)
     names = read_names(label_names) if label_names is not None else data.label_names
-    return Task(title, Dataset(data.X, data.Y, names), judged.X, judged.Y, names, constants=constants)
+    return Contest(title, Dataset(data.X, data.Y, names), judged.X, judged.Y, names, constants=constants)
 
 
-def task_of_texts(
+def contest_of_texts(
     title: str,
     train: Path,
     test: Path,
@@ -155,14 +155,14 @@ def task_of_texts(
     fields: Any,
     features: list[str],
     constants: dict[str, float],
-) -> Task:
+) -> Contest:
     """A comparison on texts: all programs get the same tf-idf rows."""
-    from umpteen.comparing.running import Task
+    from umpteen.comparing.running import Contest
     from umpteen.data.label_lists import encode_labels
     from umpteen.tagger import DEFAULT_FEATURES, Tagger
     from umpteen.text.tfidf import Tfidf
 
-    settings = DEFAULT_FEATURES | parse_settings(features)
+    settings = DEFAULT_FEATURES | parse_settings(features, "--features")
     learned, judged = read_texts(train, format, *fields), read_texts(test, format, *fields)
     started = time.perf_counter()
     vectorizer, data = Tagger(features=Tfidf().set_params(**settings)).prepare(learned.texts, learned.labels)
@@ -170,11 +170,11 @@ def task_of_texts(
     X = vectorizer.transform(judged.texts)
     seconds = time.perf_counter() - started
     names, Y = encode_labels(judged.labels, known=data.label_names or ())
-    return Task(title, data, X, Y, names, judged.texts, {**settings, "seconds": seconds}, constants)
+    return Contest(title, data, X, Y, names, judged.texts, {**settings, "seconds": seconds}, constants)
 
 
 def run_comparison(
-    task: Task,
+    contest: Contest,
     contestants: list[Contestant],
     output: Path,
     conditions: Conditions,
@@ -182,7 +182,7 @@ def run_comparison(
     calibrate: bool = False,
     studies: bool = True,
 ) -> dict[str, Any]:
-    """Runs it, tells each figure as it comes, and writes the page."""
+    """Runs a comparison, prints figures as they come, and writes the page."""
     from rich.console import Console
 
     from umpteen.comparing.page import describe_machine, render
@@ -193,32 +193,33 @@ def run_comparison(
     from umpteen.errors import ModelExistsError
 
     if output.exists() and any(output.iterdir()):
-        raise ModelExistsError(f"{output}: is not empty; name another directory, or remove it")
+        raise ModelExistsError(f"{output}: the directory is not empty; choose another or remove it")
     output.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     console.print(
-        f"[bold]{task.name}[/]: {task.train.n_rows:,} rows, {task.train.n_features:,} features, "
-        f"{task.train.n_labels:,} labels; {task.test_X.shape[0]:,} test rows"
+        f"[bold]{contest.name}[/]: {contest.train.n_rows:,} rows, {contest.train.n_features:,} features, "
+        f"{contest.train.n_labels:,} labels; {contest.test_X.shape[0]:,} test rows"
     )
     console.print(f"[dim]{describe_machine(machine())}[/]")
     try:
         with console.status("running") as status:
             left = [contestant.name for contestant in contestants] * conditions.rounds
 
-            def tell(entry: dict[str, Any]) -> None:
+            def show(entry: dict[str, Any]) -> None:
                 left.remove(entry["name"])
-                status.update(f"running {left[0]}" if left else "looking into the models")
-                said = f"P@1 {entry['metrics']['P@1']:.2f}, {entry['train_seconds']:.1f} s" if (
-                    entry["status"] == "done"
-                ) else f"failed: {entry['error']}"  # fmt: skip
-                console.print(f"[dim]  {entry['name']}: {said}[/]", soft_wrap=True)
+                status.update(f"running {left[0]}" if left else "studying the models")
+                if entry["status"] == "done":
+                    outcome = f"P@1 {entry['metrics']['P@1']:.2f}, {entry['train_seconds']:.1f} s"
+                else:
+                    outcome = f"failed: {entry['error']}"
+                console.print(f"[dim]  {entry['name']}: {outcome}[/]", soft_wrap=True)
 
             status.update(f"running {left[0]}" if left else "running")
-            result = compare(task, contestants, output, conditions, tell)
+            result = compare(contest, contestants, output, conditions, show)
             if studies:
-                study(task, result, output, calibrate=calibrate)
+                study(contest, result, output, calibrate=calibrate)
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; what had finished is in {output / 'results.json'}", err=True)
+        typer.echo(f"interrupted; finished runs are in {output / 'results.json'}", err=True)
         raise typer.Exit(130) from None
     write_result(output / "results.json", result)
     write_bytes(output / "report.html", [render(result).encode("utf-8", "replace")])
@@ -228,7 +229,7 @@ def run_comparison(
 
 
 def print_table(console: Any, result: dict[str, Any]) -> None:
-    """How good, and at what cost in training and prediction, a row for each program; apart, to fit a terminal."""
+    """Prints accuracy, training and prediction as three tables, which fit a terminal."""
     from rich.markup import escape
 
     from umpteen.comparing.page import prediction_cells, training_cells

@@ -25,11 +25,11 @@ def _parse_place(text: Any) -> Any:
 _DATA = "Data file"
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="xc, svmlight or npz; by default from the name.", rich_help_panel=_DATA),
+    typer.Option("--format", help="xc, svmlight or npz. Default: from the name.", rich_help_panel=_DATA),
 ]
 LabelsOption = Annotated[
     Path | None,
-    typer.Option("--labels", help="File with the labels, where they are apart.", rich_help_panel=_DATA),
+    typer.Option("--labels", help="File with the labels, if separate.", rich_help_panel=_DATA),
 ]
 OneBasedOption = Annotated[
     bool | None,
@@ -37,20 +37,20 @@ OneBasedOption = Annotated[
 ]
 LabelNamesOption = Annotated[
     Path | None,
-    typer.Option("--label-names", help="File with one label name a line.", rich_help_panel=_DATA),
+    typer.Option("--label-names", help="File with one label name per line.", rich_help_panel=_DATA),
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
-ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads to use; by default all cores.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads to use. Default: all cores.")]
 _ENGINE = "Where the work is done"
 EngineOption = Annotated[
-    str, typer.Option("--engine", help="local, this machine, or ray, a Ray cluster.", rich_help_panel=_ENGINE)
+    str, typer.Option("--engine", help="local (this machine) or ray (a Ray cluster).", rich_help_panel=_ENGINE)
 ]
 ENGINE = default_of("umpteen.trained.model:TrainedModel.predict_topk", "engine")
 AddressOption = Annotated[
     str | None,
     typer.Option(
         "--address",
-        help="The Ray cluster: host:port, auto, or local to start one here; by default $RAY_ADDRESS, else local.",
+        help="The Ray cluster: host:port, auto, or local to start one here. Default: $RAY_ADDRESS, else local.",
         rich_help_panel=_ENGINE,
     ),
 ]
@@ -58,7 +58,7 @@ CpusOption = Annotated[
     int | None,
     typer.Option(
         "--cpus-per-worker",
-        help="Cores of a Ray worker, which are its threads; by default those of the smallest node.",
+        help="Cores, and thus threads, of a Ray worker. Default: those of the smallest node.",
         rich_help_panel=_ENGINE,
     ),
 ]
@@ -67,13 +67,13 @@ WriteOption = Annotated[
     typer.Option(
         "--write",
         metavar="driver|workers",
-        help="Who writes shards: the driver, or Ray workers, to a directory that all nodes see.",
+        help="Who writes shards: the driver, or the Ray workers if all nodes see the directory.",
         rich_help_panel=_ENGINE,
     ),
 ]
 KeepGoingOption = Annotated[
     bool,
-    typer.Option("--keep-going", help="Do all other shards before failing because of one.", rich_help_panel=_ENGINE),
+    typer.Option("--keep-going", help="If a shard fails, train the others before stopping.", rich_help_panel=_ENGINE),
 ]
 PropensityAOption = Annotated[float, typer.Option("--A", help="Propensity constant A.")]
 PropensityBOption = Annotated[float, typer.Option("--B", help="Propensity constant B.")]
@@ -121,14 +121,14 @@ def read_data(
     threads: int | None = None,
     **sizes: Any,
 ) -> Dataset:
-    """The data file a command names, with only those options its format knows."""
+    """Reads the data file a command names, with the options its format has."""
     from umpteen.data.reading import format_of, read
 
     chosen = format_of(path) if format is None else format
     options: dict[str, Any] = {}
     if labels is not None:
         if chosen == "svmlight":
-            raise ParamError("--labels does not go with svmlight files, which hold their labels")
+            raise ParamError("--labels cannot be used with svmlight files, which contain their labels")
         options["labels"] = labels
     if chosen != "npz":
         options |= {"threads": threads, **sizes}
@@ -159,7 +159,7 @@ def choose_engine(
         return RayEngine(address, cpus=cpus_per_worker, keep_going=keep_going, threads=threads, **options)
     for name, value in given.items():
         if value is not None:
-            raise ParamError(f"--{name.replace('_', '-')} goes with --engine ray, but the engine is {engine}")
+            raise ParamError(f"--{name.replace('_', '-')} needs --engine ray, but the engine is {engine}")
     if engine == "local":
         from umpteen.engines.local import LocalEngine
 
@@ -168,12 +168,12 @@ def choose_engine(
 
 
 def read_for_model(model: TrainedModel, path: Path, **options: Any) -> Dataset:
-    """A data file to predict on: it may lack features and labels the model knows, but not bring others."""
+    """A data file to predict on: it may lack features and labels the model knows, but must not have others."""
     return read_alike(path, model.n_features, model.n_labels, **options)
 
 
 def read_alike(path: Path, n_features: int, n_labels: int, **options: Any) -> Dataset:
-    """A data file as wide as another; text may name fewer features and labels than there are."""
+    """A data file with these numbers of features and labels; a text file may name fewer."""
     data = read_data(path, n_features=n_features, n_labels=n_labels, **options)
     if (data.n_features, data.n_labels) != (n_features, n_labels):
         raise DataError(
@@ -195,13 +195,13 @@ def parse_number(value: str | None) -> Any:
     return value
 
 
-def parse_settings(settings: list[str]) -> dict[str, Any]:
+def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]:
     """`name=value` pairs; a value is JSON where it can be (0.5, true, null), else text."""
     parsed: dict[str, Any] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name:
-            raise ParamError(f"--set takes name=value, but was given {setting!r}")
+            raise ParamError(f"{option} must be name=value, but is {setting!r}")
         try:
             parsed[name] = json.loads(value)
         except ValueError:

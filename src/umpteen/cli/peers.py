@@ -11,7 +11,7 @@ app = typer.Typer()
 
 @app.callback(invoke_without_command=True)
 def peers(context: typer.Context) -> None:
-    """List the programs of others that `umpteen compare` knows, and install them.
+    """List the other programs that `umpteen compare` can run, and install them.
 
     Each has an environment of its own, in the user's cache directory or in $UMPTEEN_PEERS.
 
@@ -31,7 +31,7 @@ def peers(context: typer.Context) -> None:
 
 @app.command()
 def install(
-    names: Annotated[list[str] | None, typer.Argument(metavar="PEER", help="Which; default: all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="PEER", help="Peers to install. Default: all.")] = None,
 ) -> None:
     """Install peers with pip, in the versions that `umpteen peers` lists.
 
@@ -40,7 +40,7 @@ def install(
     import subprocess
 
     from umpteen.comparing.programs import PEERS, check_peer, create_environment
-    from umpteen.comparing.running import last_words
+    from umpteen.comparing.running import last_line
 
     chosen = names or list(PEERS)
     for peer in chosen:
@@ -51,6 +51,6 @@ def install(
             typer.echo(f"{peer:10} {create_environment(peer)}")
         except subprocess.CalledProcessError as error:
             failed = True
-            typer.echo(f"{peer:10} failed: {last_words(error.output or '')}", err=True)
+            typer.echo(f"{peer:10} failed: {last_line(error.output or '')}", err=True)
     if failed:
         raise typer.Exit(1)

@@ -1,18 +1,18 @@
-"""Trains, measures and asks one program. Runs in a process of its own, under the interpreter that has the program.
+"""Trains and measures one program, in its own process, under the interpreter that has the program.
 
     python child.py JOB.json
 
-So it imports nothing of this package but where it is the program that is measured. A program is a class with few
-verbs, here in the order they are called:
+So it imports this package only where that is the program measured. A program is a class with these methods, in the
+order they are called:
 
     prepare    turns the training data into what the program takes; not timed
     train      from there to a model in `self.model`; timed
     rows       turns rows into what the program takes; not timed
     load       opens that model as a new process would
-    predict    the best labels and their scores of what `rows` gave; timed
+    predict    the best labels and scores of the result of `rows`; timed
 
-All programs get the same numbers. Peers get rows of unit length, as their authors advise for linear models; methods
-of this package get the rows as they are and do what they do by default.
+All programs get the same data. Peers get rows of unit length, as their authors recommend for linear models; methods
+of this package get raw rows and apply their default preprocessing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import numpy as np
 import scipy.sparse as sp
 
 _MOST_PASSES = 3
-_LONGEST = 10.0  # seconds of asking for one more pass or row
+_LONGEST = 10.0  # seconds after which no pass or row is added
 
 
 class Program:
@@ -46,7 +46,7 @@ class Program:
 
     def __init__(self, data: Path, model: Path, threads: int, top_k: int, params: dict[str, Any]) -> None:
         self.data, self.model, self.threads, self.top_k, self.params = data, model, threads, top_k, params
-        self.seed: int | None = params.get("seed")  # None where none is given or known
+        self.seed: int | None = params.get("seed")  # None if not given or not known
 
     def version(self) -> str:
         from importlib import metadata
@@ -192,7 +192,7 @@ class Pecos(Program):
 
 
 class OneVsRest(Program):
-    """What a weight per feature and label needs to be asked: scores of some rows at a time, then their best."""
+    """Programs with a weight per feature and label: scores blocks of rows and picks the best labels."""
 
     def scores(self, X: Any) -> Any:
         raise NotImplementedError
@@ -245,7 +245,7 @@ class Liblinear(OneVsRest):
             trained = liblinear.train(own, parsed)
             try:
                 facts = trained.contents
-                if facts.nr_class == 1:  # a label of no row or of all: nothing to tell apart
+                if facts.nr_class == 1:  # a label that no row has, or all rows: only one class
                     return sp.csr_matrix(np.zeros((1, whole.n), np.float32))
                 w = np.ctypeslib.as_array(facts.w, (whole.n,)).astype(np.float32)
                 return sp.csr_matrix(w if facts.label[0] == 1 else -w)
@@ -285,7 +285,7 @@ class Sklearn(OneVsRest):
         from sklearn.multiclass import OneVsRestClassifier
         from sklearn.svm import LinearSVC
 
-        warnings.simplefilter("ignore")  # labels of no row
+        warnings.simplefilter("ignore")  # labels that no row has
         with joblib.parallel_config("threading"):
             model = OneVsRestClassifier(LinearSVC(**self.params), n_jobs=self.threads).fit(self.X, self.Y)
         self.model.mkdir()
@@ -321,16 +321,16 @@ def pad(found: Any, top_k: int) -> Any:
 
 
 class Usage:
-    """Wall and CPU time of a block, and how far memory rose above where it began; None where that cannot be told."""
+    """Wall and CPU time of a block, and its memory growth; None where that cannot be measured."""
 
     def __enter__(self) -> Usage:
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)  # what was freed before and kept would hide growth
+            ctypes.CDLL(None).malloc_trim(0)  # freed memory that is still held would hide growth
         self.peak_bytes: int | None = None
         self._before = self._memory("VmRSS")
         try:
-            Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+            Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         except OSError:
             self._before = None
         self._cpu, self._wall = cpu_seconds(), time.perf_counter()
@@ -353,7 +353,7 @@ class Usage:
 
 
 def cpu_seconds() -> float:
-    """Of this process and the children that have ended."""
+    """CPU time of this process and of the children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -364,7 +364,7 @@ def size(path: Path) -> int:
 
 
 def measure_batch(program: Any, rows: Any) -> tuple[Any, list[float], list[float]]:
-    """What the program answers to all rows at once, and the seconds of some passes by the clock and of processors."""
+    """The predictions for all rows at once, and the wall and CPU seconds of each pass."""
     times: list[float] = []
     processors: list[float] = []
     while not times or (len(times) < _MOST_PASSES and sum(times) < _LONGEST):
@@ -376,7 +376,7 @@ def measure_batch(program: Any, rows: Any) -> tuple[Any, list[float], list[float
 
 
 def measure_single(program: Any, rows: list[Any]) -> list[float]:
-    """Milliseconds of rows asked for one by one."""
+    """Milliseconds per row, predicted one by one."""
     times: list[float] = []
     begun = time.perf_counter()
     for row in rows:
@@ -389,7 +389,7 @@ def measure_single(program: Any, rows: list[Any]) -> list[float]:
 
 
 def end_with_parent() -> None:
-    """Standard input is a pipe from whoever compares: it ends when they do, and nobody would read our result."""
+    """Ends with the parent: standard input is a pipe from it, which closes when it ends."""
     os.read(0, 1)
     os._exit(1)
 
@@ -405,7 +405,7 @@ def main() -> None:
     program.X = program.Y = None
     X = program.read_X("test")
     rows = program.rows(X)
-    with Usage() as asking:  # memory of the model too, whether it is read at once or mapped
+    with Usage() as predicting:  # memory of the model too, whether it is read at once or mapped
         started = time.perf_counter()
         program.load()
         load_seconds = time.perf_counter() - started
@@ -425,7 +425,7 @@ def main() -> None:
         "predict_seconds": statistics.median(batch),
         "predict_passes": len(batch),
         "predict_cpu_seconds": statistics.median(processors),
-        "predict_peak_bytes": asking.peak_bytes,
+        "predict_peak_bytes": predicting.peak_bytes,
         "single_ms": {"p50": float(np.percentile(single, 50)), "p95": float(np.percentile(single, 95))},
         "single_rows": len(single),
     }

@@ -12,10 +12,10 @@ from umpteen.evaluation import report
 from umpteen.evaluation.calibration import Reliability
 from umpteen.memory import format_bytes
 
-#: What is judged, and what is measured; the figure of a run, and which is best.
+#: The metrics shown.
 QUALITY = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "coverage@5")
 Colours = dict[str, tuple[str, bool]]
-_THIRD = (345, 270)  # three stand side by side
+_THIRD = (345, 270)  # three fit side by side
 
 
 def render(result: dict[str, Any]) -> str:
@@ -46,7 +46,7 @@ Cells = tuple[list[str], list[list[str]]]
 
 
 def training_cells(done: Sequence[dict[str, Any]], baseline: str | None) -> Cells:
-    """A table's header and rows: what training took."""
+    """Header and rows of the table about training."""
     header = ["train s", *([f"/ {baseline}"] if baseline else []), "CPU s", "memory MB", "model MB"]
     rows = []
     for run in done:
@@ -64,7 +64,7 @@ def training_cells(done: Sequence[dict[str, Any]], baseline: str | None) -> Cell
 
 
 def prediction_cells(done: Sequence[dict[str, Any]]) -> Cells:
-    """The same of prediction."""
+    """Header and rows of the table about prediction."""
     rows = [
         [
             f"{run['predict_ms_per_row']:.3f}",
@@ -93,13 +93,13 @@ def _introduction(result: dict[str, Any]) -> str:
     if data["features"]:
         settings = ", ".join(f"{key}={value}" for key, value in data["features"].items() if key != "seconds")
         texts = (
-            f" Texts became tf-idf rows once for all ({settings}; {data['features']['seconds']:.1f} s, in no "
-            "program's time)."
+            f" Texts became tf-idf rows once, for all programs ({settings}; {data['features']['seconds']:.1f} s, not "
+            "counted below)."
         )
     return report.paragraph(
-        f"{data['train_rows']:,} rows to learn from, {data['test_rows']:,} to be judged by; "
-        f"{data['n_features']:,} features, {data['n_labels']:,} labels, {data['labels_per_row']:.1f} a row."
-        + (f" {only:,} labels occur in the test rows only; nobody can be right about them." if only else "")
+        f"{data['train_rows']:,} training rows, {data['test_rows']:,} test rows; "
+        f"{data['n_features']:,} features, {data['n_labels']:,} labels, {data['labels_per_row']:.1f} per row."
+        + (f" {only:,} labels occur only in test rows, so no program can predict them." if only else "")
         + texts
     ) + report.paragraph(
         f"{describe_machine(result['machine'])}; {result['threads']} threads; umpteen "
@@ -113,12 +113,12 @@ def _quality(done: Sequence[dict[str, Any]]) -> str:
     rows = [[_title(run), *(f"{run['metrics'][key]:.2f}" for key in QUALITY)] for run in done]
     constants = done[0]["metrics"]["propensity"]
     note = (
-        "In percent, on the test rows; best in bold. P@k: how many of the first k labels are right. nDCG@k: the "
-        f"same, early ones counting more. PSP@k: rare labels counting more (A={constants['A']:g}, "
-        f"B={constants['B']:g}). coverage@5: of the labels that occur, how many are ever found."
+        "In percent, on the test rows; best in bold. P@k: the share of the first k labels that is right. nDCG@k: the "
+        f"same, with more weight on early ones. PSP@k: the same, with more weight on rare labels "
+        f"(A={constants['A']:g}, B={constants['B']:g}). coverage@5: the share of labels that is ever found."
     )
     table = report.table(["", *QUALITY], rows, dict.fromkeys(range(1, len(QUALITY) + 1), "highest"))
-    return report.section("How good", table, report.paragraph(note))
+    return report.section("Accuracy", table, report.paragraph(note))
 
 
 def _cost(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
@@ -126,13 +126,13 @@ def _cost(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
     training = (
         "Each program ran in a process of its own"
         + (f", {rounds} times in turns; medians" if rounds > 1 else "")
-        + ". Training begins with the rows in memory (omikuji: in a text file, which it reads itself) and ends with "
-        "the model on disk. Memory is what it grew by. Ratios hold within this table only."
+        + ". Training starts with the rows in memory (omikuji: in a text file, which it reads itself) and ends with "
+        "the model on disk. Memory is the growth. Compare ratios within this table only."
     )
     prediction = (
-        "Prediction is of the five best labels: with all rows in one call, by the clock and by the processors; "
-        f"memory from loading the model on; p50 and p95 with {done[0]['single_rows']} rows one by one. Peers got "
-        "rows of unit length."
+        "Each program predicted the five best labels: of all rows in one call, in wall time and in CPU time; memory "
+        f"includes loading the model; p50 and p95 are of {done[0]['single_rows']} rows one by one. Peers got rows of "
+        "unit length."
     )
     parts = []
     for (header, rows), note in (
@@ -142,7 +142,7 @@ def _cost(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
         named = [[_title(run), *cells] for run, cells in zip(done, rows, strict=True)]
         marks = dict.fromkeys(range(1, len(header) + 1), "lowest")
         parts += [report.table(["", *header], named, marks), report.paragraph(note)]
-    return report.section("What it takes", *parts)
+    return report.section("Time and memory", *parts)
 
 
 def _title(run: dict[str, Any]) -> str:
@@ -154,12 +154,12 @@ def _failures(result: dict[str, Any]) -> str:
     if not failed:
         return ""
     rows = [[run["name"], run["error"]] for run in failed]
-    return report.section("Failed", f'<div class="words">{report.table(["", "last words"], rows)}</div>')
+    return report.section("Failed", f'<div class="words">{report.table(["", "last line"], rows)}</div>')
 
 
 def _bubbles(done: Sequence[dict[str, Any]], colours: Colours) -> str:
     values = np.array([run["metrics"]["P@1"] for run in done])
-    # One method far below all others would push these together: it stands at the lower edge, with its figure.
+    # A method far below all others would squeeze them together: it is drawn at the lower edge, with its figure.
     lowest = float(np.median(values) - 3 * max(values.max() - np.median(values), 1.0))
     bubbles, shown = {}, dict(colours)
     for run, value in zip(done, values.tolist(), strict=True):
@@ -189,12 +189,12 @@ def _tail(result: dict[str, Any], done: Sequence[dict[str, Any]], colours: Colou
     figures = [
         report.figure(
             report.line_chart(by_decile("P@5"), x_label=tenth, y_label="P@5", colours=colours, size=_THIRD),
-            "What each tenth of the labels adds to P@5; the tenths add up to it.",
+            "What each tenth of the labels contributes to P@5.",
         ),
         report.figure(
             report.line_chart(by_decile("recall@5"), x_label=tenth, y_label="recall@5", colours=colours, size=_THIRD),
-            "Of the pairs of row and label in each tenth, how many are among the five best. The right end is where "
-            "methods differ.",
+            "The share of each tenth's pairs of row and label that is among the five best. Methods differ at the "
+            "right end.",
         ),
     ]
     if law := result.get("label_frequencies"):
@@ -204,13 +204,13 @@ def _tail(result: dict[str, Any], done: Sequence[dict[str, Any]], colours: Colou
 
 def _power_law(law: dict[str, Any]) -> str:
     lines: dict[str, tuple[list[float], list[float]]] = {"labels": (law["ranks"], law["counts"])}
-    caption = "How many training rows each label has."
+    caption = "Training rows per label."
     if law["beta"] is not None:
         ranks = np.array(law["ranks"], float)
         fitted = law["first"] * ranks ** -law["beta"]
         seen = fitted >= 0.5
         lines[f"fit, β = {law['beta']:.2f}"] = (ranks[seen].tolist(), fitted[seen].tolist())
-        caption += f" The line is a power law fitted to them, rows = {law['first']:,.0f} · rank^-{law['beta']:.2f}."
+        caption += f" The line is a fitted power law, rows = {law['first']:,.0f} · rank^-{law['beta']:.2f}."
     chart = report.line_chart(
         lines, x_label="labels, most frequent first", y_label="rows of the label", log=True, dots_only=("labels",),
         dots=False, size=_THIRD,
@@ -255,14 +255,14 @@ def _linear(done: Sequence[dict[str, Any]], colours: Colours) -> str:
         report.figure(
             report.line_chart(
                 {name: histogram(found) for name, found in weights.items()},
-                x_label="size of the weight, whatever its sign",
+                x_label="absolute value of the weight",
                 y_label="percent of weights",
                 log="x",
                 dots=False,
                 colours=colours,
                 size=_THIRD,
             ),
-            "How large weights are, ten bins per power of ten.",
+            "The sizes of the weights, ten bins per power of ten.",
         ),
         *(
             report.figure(
@@ -287,7 +287,7 @@ def _forests(done: Sequence[dict[str, Any]], colours: Colours) -> str:
                 from_zero=False,
                 colours=colours,
             ),
-            f"{metric} of the first trees alone.",
+            f"{metric} with only the first trees.",
         )
         for metric in ("P@1", "P@5")
     ]
@@ -300,22 +300,23 @@ def _calibration(done: Sequence[dict[str, Any]]) -> str:
         return ""
 
     def draw(values: dict[str, Any], caption: str) -> str:
-        kept = Reliability(*(np.array(values[key]) for key in ("said", "true", "count")))
+        predicted = values.get("predicted", values.get("said"))  # older results call it `said`
+        kept = Reliability(*(np.array(each) for each in (predicted, values["true"], values["count"])))
         return report.figure(kept.to_svg(260), f"{caption}, error {values['error']:.3f}")
 
     pairs = [
         '<div class="row">'
-        + draw(each["before"], f"{name}: scores as they come")
-        + draw(each["after"], f"{name}: probabilities learned")
+        + draw(each["before"], f"{name}: raw scores")
+        + draw(each["after"], f"{name}: calibrated probabilities")
         + "</div>"
         for name, each in found.items()
     ]
     note = (
-        "Of the five best labels of each test row: what was said, and how often it was right; dots on the diagonal "
-        "can be believed. Probabilities were learned from a tenth of the training rows."
+        "For the five best labels of each test row: the predicted probability, and how often it was right. Dots on "
+        "the diagonal can be trusted. Probabilities were calibrated on a tenth of the training rows."
     )
     return report.section(
-        "What a probability is worth", report.paragraph(note), '<div class="row">', *pairs, "</div>"
+        "Can the probabilities be trusted?", report.paragraph(note), '<div class="row">', *pairs, "</div>"
     )
 
 
@@ -330,12 +331,12 @@ def _mistakes(result: dict[str, Any]) -> str:
     ]  # fmt: skip
     header = ["label", "training rows", "test rows", "found", "wrongly given", "often given instead"]
     name = html.escape(found["run"])
-    parts = [f"<p>Of the best by P@1, {name}, five labels a row.</p>"]
+    parts = [f"<p>By the most accurate program, {name}, five labels per row.</p>"]
     if worst:
         parts += ["<h3>Labels it misses most</h3>", f'<div class="words">{report.table(header, worst)}</div>']
     if found["confusions"]:
         parts += [
-            "<h3>Labels it takes for others</h3>",
+            "<h3>Labels it confuses</h3>",
             *(_confusion(each, each is found["confusions"][0]) for each in found["confusions"]),
         ]
     return report.section("Mistakes", *parts)

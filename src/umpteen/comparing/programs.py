@@ -1,7 +1,7 @@
-"""What can be compared: methods of this package and peers, by the names a user gives them; and where peers live.
+"""What can be compared, methods of this package and peers, by the names users give; and where peers are installed.
 
-A peer has an environment of its own, since some want old packages: `create_environment` makes it with Python's venv
-and installs the version named here. They lie in $UMPTEEN_PEERS, else in the user's cache directory.
+Each peer has its own environment, since some need old packages: `create_environment` makes it with Python's venv and
+installs the version named here. Environments are in $UMPTEEN_PEERS, else in the user's cache directory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 from umpteen.errors import ParamError
 from umpteen.methods import METHODS, method_class
 
-#: Whose training time others are told in.
+#: The program that times and sizes are compared with, unless another is chosen.
 BASELINE = "omikuji"
-#: Peer -> what its environment installs. XR-Linear needs none of the neural packages that PECOS asks for.
+#: What each peer's environment installs. XR-Linear needs none of the neural packages that PECOS asks for.
 PEERS: dict[str, tuple[str, ...]] = {
     "omikuji": ("omikuji==0.5.2", "numpy", "scipy"),
     "napkinxc": ("napkinxc==0.7.2", "numpy", "scipy"),
@@ -49,19 +49,19 @@ class Contestant:
         return self.program in PEERS
 
     def check(self) -> None:
-        """Refuses names and settings that no method has; a peer's settings are its own to refuse."""
+        """Raises for settings the method does not have. Peers check their own settings."""
         if self.is_peer:
             return
         cls = method_class(self.program)
         cls.check_param_names(self.params)
         for name in ("threads", "engine"):
             if name in self.params:
-                raise ParamError(f"{self.program}:{name}=… does not go with a comparison, which sets it for all")
+                raise ParamError(f"{self.program}:{name}=… is not possible: a comparison sets it for all programs")
         cls(**self.params).validate()
 
 
 def parse_contestants(texts: Iterable[str], *, peers: bool = False) -> list[Contestant]:
-    """`name[:setting=value…]`, several with commas between; a value is JSON where it can be, else text."""
+    """Parses `name[:setting=value…]`, separated by commas; a value is JSON if possible, else text."""
     found = []
     for text in texts:
         for item in _split(text, ","):
@@ -82,7 +82,7 @@ def parse_contestants(texts: Iterable[str], *, peers: bool = False) -> list[Cont
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """Parts between marks that stand in no brackets and no quotes."""
+    """Splits at marks outside brackets and quotes."""
     parts, depth, quoted = [""], 0, False
     for c in text:
         quoted ^= c == '"'
@@ -97,7 +97,7 @@ def _split(text: str, mark: str) -> list[str]:
 def _parse_setting(program: str, setting: str) -> tuple[str, Any]:
     name, equals, value = setting.partition("=")
     if not equals or not name:
-        raise ParamError(f"{program}: a setting is name=value, but was given {setting!r}")
+        raise ParamError(f"{program}: a setting must be name=value, but is {setting!r}")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -105,7 +105,7 @@ def _parse_setting(program: str, setting: str) -> tuple[str, Any]:
 
 
 def peers_root() -> Path:
-    """Where peers' environments lie."""
+    """Where peers' environments are."""
     if named := os.environ.get("UMPTEEN_PEERS"):
         return Path(named)
     cache = os.environ.get("XDG_CACHE_HOME")
@@ -113,19 +113,19 @@ def peers_root() -> Path:
 
 
 def peer_python(peer: str, root: Path | None = None) -> Path:
-    """The interpreter of a peer's environment, whether it is there or not."""
+    """The interpreter of a peer's environment, whether it exists or not."""
     place = (peers_root() if root is None else root) / peer
     return place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def check_peer(peer: str) -> None:
-    """Refuses a name that no peer has."""
+    """Raises unless there is a peer of this name."""
     if peer not in PEERS:
         raise ParamError(f"peer must be one of {', '.join(PEERS)}, but is {peer!r}")
 
 
 def create_environment(peer: str, root: Path | None = None) -> Path:
-    """Makes a peer's environment, or completes it; its interpreter. Raises CalledProcessError with pip's words."""
+    """Makes or completes a peer's environment and returns its interpreter. CalledProcessError has pip's output."""
     check_peer(peer)
     python = peer_python(peer, root)
     commands = [[sys.executable, "-m", "venv", str(python.parent.parent)]] if not python.exists() else []

@@ -1,8 +1,8 @@
 """Runs methods and peers on one data set, each in a process of its own, and judges them alike.
 
-A program trains from the same rows, is measured by the same code (`child.py`), and only writes its predictions: the
-metrics are computed here. Programs take turns where there are several rounds. One that is not installed, fails or
-takes too long is part of the result, with its last words.
+All programs train on the same rows and are measured by the same code (`child.py`). They only write their predictions:
+the metrics are computed here. With several rounds, programs take turns. One that is not installed, fails or takes too
+long is part of the result, with the last line it printed.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _TIMES = ("train_seconds", "train_cpu_seconds", "predict_seconds", "predict_cpu_
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is compared on: rows to learn from and rows to be judged by.
+class Contest:
+    """What contestants compete on: rows to train on and rows to be judged by.
 
-    test_Y may have labels that no training row has, in columns behind the others: nobody can be right about them.
+    test_Y may have labels that no training row has, in columns after the others: no program can predict them.
     """
 
     name: str
@@ -73,23 +73,23 @@ class Conditions:
 
     threads: int | None = None
     rounds: int = 1
-    timeout: float | None = None  # seconds of one program
-    n_single: int = 200  # rows asked for one by one
+    timeout: float | None = None  # seconds per program
+    n_single: int = 200  # rows to predict one by one
     launcher: str = ""  # a command that starts each program, such as "taskset -c 0,1"
-    peers: Path | None = None  # where peers' environments lie
-    baseline: str | None = None  # whose time and size the others are told in; omikuji's if it is there
+    peers: Path | None = None  # where peers' environments are
+    baseline: str | None = None  # what to compare times and sizes with; by default omikuji, else the first
 
 
 def compare(
-    task: Task,
+    contest: Contest,
     contestants: Sequence[Contestant],
     output: Path,
     conditions: Conditions | None = None,
-    tell: Callable[[dict[str, Any]], None] | None = None,
+    on_run: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """Runs all contestants; the result as plain values, also written to ``results.json`` after each of them.
+    """Runs all contestants. The result is plain values, also written to ``results.json`` after each run.
 
-    Models, predictions and what programs printed stay in ``runs`` beside it.
+    `on_run` is called with each run as it ends. Models, predictions and logs stay in ``runs`` beside it.
     """
     conditions = conditions or Conditions()
     result: dict[str, Any] = {
@@ -99,13 +99,13 @@ def compare(
         "machine": describe_machine(),
         "threads": resolve_threads(conditions.threads),
         "rounds": conditions.rounds,
-        "data": _describe_data(task),
+        "data": _describe_data(contest),
         "baseline": None,
         "runs": [],
     }
     rounds: dict[str, list[dict[str, Any]]] = {contestant.name: [] for contestant in contestants}
     entries: dict[str, dict[str, Any]] = {}
-    with _data_for_children(task, output, any(c.program == "omikuji" for c in contestants)) as data:
+    with _data_for_children(contest, output, any(c.program == "omikuji" for c in contestants)) as data:
         for number, contestant in itertools.product(range(conditions.rounds), contestants):
             name = contestant.name
             if number > 0 and entries[name]["status"] == "failed":
@@ -115,12 +115,12 @@ def compare(
             rounds[name].append(_run(contestant, data, here, conditions))
             if number > 0:
                 shutil.rmtree(here)
-            entries[name] = _judge(task, contestant, rounds[name], place)
+            entries[name] = _judge(contest, contestant, rounds[name], place)
             result["runs"] = list(entries.values())
             _set_baseline(result, conditions.baseline)
             write_result(output / "results.json", result)
-            if tell is not None:
-                tell(entries[name])
+            if on_run is not None:
+                on_run(entries[name])
     return result
 
 
@@ -158,43 +158,43 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def _describe_data(task: Task) -> dict[str, Any]:
-    train, counts = task.train, task.train_counts().counts
+def _describe_data(contest: Contest) -> dict[str, Any]:
+    train, counts = contest.train, contest.train_counts().counts
     return {
-        "name": task.name,
+        "name": contest.name,
         "train_rows": train.n_rows,
-        "test_rows": int(task.test_X.shape[0]),
+        "test_rows": int(contest.test_X.shape[0]),
         "n_features": train.n_features,
         "n_labels": train.n_labels,
-        "labels_only_in_test": int(task.test_Y.shape[1]) - train.n_labels,
+        "labels_only_in_test": int(contest.test_Y.shape[1]) - train.n_labels,
         "labels_per_row": train.Y.nnz / train.n_rows,
         "features_per_row": train.X.nnz / train.n_rows,
         "rows_per_label_median": float(np.median(counts[counts > 0])),
-        "features": task.features,
+        "features": contest.features,
     }
 
 
 @contextlib.contextmanager
-def _data_for_children(task: Task, output: Path, as_text: bool) -> Iterator[Path]:
-    """The data as files any program can read, for as long as they run."""
+def _data_for_children(contest: Contest, output: Path, as_text: bool) -> Iterator[Path]:
+    """The data as files that all programs can read, kept while they run."""
     import scipy.sparse as sp
 
     output.mkdir(parents=True, exist_ok=True)
     unit = Preprocessing(normalize=True)
     with tempfile.TemporaryDirectory(dir=output, prefix="data-") as temporary:
         place = Path(temporary)
-        train_unit = unit.transform(task.train.X)
+        train_unit = unit.transform(contest.train.X)
         matrices = {
-            "train_X": task.train.X,
-            "train_Y": task.train.Y,
-            "test_X": task.test_X,
+            "train_X": contest.train.X,
+            "train_Y": contest.train.Y,
+            "test_X": contest.test_X,
             "train_X_unit": train_unit,
-            "test_X_unit": unit.transform(task.test_X),
+            "test_X_unit": unit.transform(contest.test_X),
         }
         for name, matrix in matrices.items():
             sp.save_npz(place / f"{name}.npz", sp.csr_matrix(matrix), compressed=False)
         if as_text:
-            write_xc(Dataset(train_unit, task.train.Y), place / "train_unit.txt")
+            write_xc(Dataset(train_unit, contest.train.Y), place / "train_unit.txt")
         yield place
 
 
@@ -216,10 +216,10 @@ def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions
     if contestant.is_peer:
         python = peer_python(contestant.program, conditions.peers)
         if not python.exists():
-            return _failed(f"not installed; umpteen peers install {contestant.program} installs it")
+            return _failed(f"not installed; run umpteen peers install {contestant.program}")
         command = [str(python), "-I", str(_CHILD)]
     else:
-        # This package as this process has it, wherever it was imported from.
+        # The same package as in this process, wherever it was imported from.
         own = str(Path(__file__).resolve().parent.parent.parent)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [own, environment.get("PYTHONPATH")]))
         command = [sys.executable, "-P", str(_CHILD)]
@@ -232,7 +232,7 @@ def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions
 
 
 def _call(command: list[str], environment: dict[str, str], place: Path, conditions: Conditions) -> str | None:
-    """Runs a command with its words in a log; None, or what went wrong. Whatever ends this, the command ends too."""
+    """Runs a command with its output in a log; None, or what went wrong. The command never outlives this call."""
     with (place / "log.txt").open("wb") as log:
         child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -247,13 +247,13 @@ def _call(command: list[str], environment: dict[str, str], place: Path, conditio
             child.stdin.close()
     if code == 0 and (place / "measured.json").exists():
         return None
-    words = last_words((place / "log.txt").read_text(errors="replace"))
+    line = last_line((place / "log.txt").read_text(errors="replace"))
     ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"{ended}: {words}" if words else ended
+    return f"{ended}: {line}" if line else ended
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends a child and all it started: politely, then not."""
+    """Ends a child and all it started: SIGTERM, then SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if child.poll() is not None:
             return
@@ -262,8 +262,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             child.wait(5)
 
 
-def last_words(log: str) -> str:
-    """The last line that says something."""
+def last_line(log: str) -> str:
+    """The last line that is not blank."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", log)]
     return next((line for line in reversed(lines) if line), "")[:300]
 
@@ -272,7 +272,7 @@ def _failed(error: str) -> dict[str, Any]:
     return {"status": "failed", "error": error}
 
 
-def _judge(task: Task, contestant: Contestant, rounds: list[dict[str, Any]], place: Path) -> dict[str, Any]:
+def _judge(contest: Contest, contestant: Contestant, rounds: list[dict[str, Any]], place: Path) -> dict[str, Any]:
     """One contestant's entry of the result: medians of its rounds, and the metrics of its predictions."""
     run: dict[str, Any] = {
         "name": contestant.name,
@@ -292,8 +292,8 @@ def _judge(task: Task, contestant: Contestant, rounds: list[dict[str, Any]], pla
         ("predict_ms_per_row", "predict_seconds"),
         ("predict_cpu_ms_per_row", "predict_cpu_seconds"),
     ):
-        run[key] = 1000 * run[seconds] / task.test_X.shape[0]
-    metrics = evaluate(task.test_Y, read_predictions(place)[0], task.train_counts(), k=KS, **task.constants)
+        run[key] = 1000 * run[seconds] / contest.test_X.shape[0]
+    metrics = evaluate(contest.test_Y, read_predictions(place)[0], contest.train_counts(), k=KS, **contest.constants)
     return run | {"metrics": metrics.as_dict()}
 
 
@@ -304,12 +304,12 @@ def read_predictions(place: Path) -> tuple[NDArray[np.int32], NDArray[np.float32
 
 
 def run_place(output: Path, name: str) -> Path:
-    """Where a run's model and predictions are."""
+    """Where a run keeps its model and predictions."""
     return output / "runs" / re.sub(r"[^A-Za-z0-9._=+-]+", "_", name)
 
 
 def _set_baseline(result: dict[str, Any], chosen: str | None) -> None:
-    """Times and sizes as multiples of the baseline's, in the same comparison."""
+    """Adds times and sizes as multiples of the baseline's."""
     done = {run["name"]: run for run in result["runs"] if run["status"] == "done"}
     name = chosen or (BASELINE if BASELINE in done else next(iter(done), None))
     result["baseline"] = name if name in done else None

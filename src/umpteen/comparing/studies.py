@@ -1,6 +1,6 @@
-"""What a comparison looks at beyond the figures: the label tail, weights and pruning, trees, probabilities, mistakes.
+"""What a comparison shows beyond the figures: the label tail, weights and pruning, trees, probabilities, mistakes.
 
-Each study is a function of a task and a trained model or its predictions, and gives plain values for the report.
+Each study is a function of a contest and a trained model or its predictions, and gives plain values for the report.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umpteen.comparing.running import Task, read_predictions, run_place
+from umpteen.comparing.running import Contest, read_predictions, run_place
 from umpteen.data.split import split_rows
 from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import KS, evaluate, find_hits
@@ -23,33 +23,35 @@ from umpteen.models.linear import LinearModel
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
 
-#: Of a linear model's weights, the shares to keep.
+#: Shares of a linear model's weights to keep.
 KEPT = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01)
 _MOST_WEIGHTS = 100_000_000  # pruning more would take longer than the training that is compared
 _TREES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100, 150, 200)
-_FEWEST_ROWS = 5  # of a label, to call it badly learned
+_FEWEST_ROWS = 5  # that a label must have to be listed as badly learned
 _N_WORST, _N_CONFUSIONS = 12, 10
 _TEXT_SHOWN = 240
 
 Pair = tuple[int, int]
 
 
-def study(task: Task, result: dict[str, Any], output: Path, *, calibrate: bool = False) -> None:
-    """Adds the studies to a result: to each run of ours its model's, and what is told of the data."""
-    result["label_frequencies"] = fit_power_law(task.train.label_counts())
+def study(contest: Contest, result: dict[str, Any], output: Path, *, calibrate: bool = False) -> None:
+    """Adds the studies to a result: those of the data, and those of each umpteen model to its run."""
+    result["label_frequencies"] = fit_power_law(contest.train.label_counts())
     done = [run for run in result["runs"] if run["status"] == "done"]
     for run in done:
         if run["peer"]:
             continue
         model = load_model(run_place(output, run["name"]) / "model").with_threads(result["threads"])
-        found = look_into(model, task)
+        found = look_into(model, contest)
         if calibrate:
-            found["calibration"] = compare_reliability(model, task, *read_predictions(run_place(output, run["name"])))
+            found["calibration"] = compare_reliability(
+                model, contest, *read_predictions(run_place(output, run["name"]))
+            )
         run["studies"] = found
     if done:
         best = max(done, key=lambda run: run["metrics"]["P@1"])
         labels, _ = read_predictions(run_place(output, best["name"]))
-        result["mistakes"] = {"run": best["name"], **find_mistakes(task, labels)}
+        result["mistakes"] = {"run": best["name"], **find_mistakes(contest, labels)}
 
 
 def fit_power_law(counts: NDArray[np.int64]) -> dict[str, Any]:
@@ -69,18 +71,18 @@ def fit_power_law(counts: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def look_into(model: TrainedModel, task: Task) -> dict[str, Any]:
-    """What its scorer lets one see of a model."""
+def look_into(model: TrainedModel, contest: Contest) -> dict[str, Any]:
+    """The studies that a model's scorer allows."""
     scorer = model.scorer
     if isinstance(scorer, LinearModel) and scorer.nnz <= _MOST_WEIGHTS:
-        return {"weights": weigh(scorer), "pruning": prune(model, scorer, task)}
+        return {"weights": weigh(scorer), "pruning": prune(model, scorer, contest)}
     if isinstance(scorer, ForestModel):
-        return {"trees": fell(model, scorer, task)}
+        return {"trees": fell(model, scorer, contest)}
     return {}
 
 
 def weigh(scorer: LinearModel) -> dict[str, Any]:
-    """A histogram of the weights' sizes (DiSMEC, Fig 2): how many lie in each of ten bins per power of ten."""
+    """A histogram of the weights' absolute values (DiSMEC, Fig 2), with ten bins per power of ten."""
     edges = np.round(np.arange(-60, 31) / 10, 1)
     counts = np.zeros(len(edges) - 1, np.int64)
     for shard in scorer.shards:
@@ -93,7 +95,7 @@ def weigh(scorer: LinearModel) -> dict[str, Any]:
     return {"edges": (10.0 ** edges[first : last + 1]).tolist(), "counts": counts[first:last].tolist()}
 
 
-def prune(model: TrainedModel, scorer: LinearModel, task: Task) -> list[dict[str, float]]:
+def prune(model: TrainedModel, scorer: LinearModel, contest: Contest) -> list[dict[str, float]]:
     """Size against accuracy (DiSMEC, Fig 5): the smallest weights dropped, share by share."""
     sizes = np.concatenate([np.abs(shard.to_weights()[0].data) for shard in scorer.shards])
     curve = []
@@ -101,39 +103,39 @@ def prune(model: TrainedModel, scorer: LinearModel, task: Task) -> list[dict[str
         delta = 0.0 if share == 1 else float(np.quantile(sizes, 1 - share))
         smaller = model if share == 1 else model.pruned(delta)
         n_bytes = sum(part.n_bytes for part in smaller.scorer.to_parts())
-        scores = _score(task, smaller.predict_topk(task.test_X, max(KS))[0])
+        scores = _score(contest, smaller.predict_topk(contest.test_X, max(KS))[0])
         curve.append({"delta": delta, "weights": smaller.scorer.describe()["weights"], "bytes": n_bytes, **scores})
     return curve
 
 
-def fell(model: TrainedModel, whole: ForestModel, task: Task) -> list[dict[str, float]]:
+def fell(model: TrainedModel, whole: ForestModel, contest: Contest) -> list[dict[str, float]]:
     """Accuracy against the number of trees (FastXML, Fig 1), in the order they were planted."""
     numbers = sorted({n for n in _TREES if n < len(whole.trees)} | {len(whole.trees)})
-    X = model.preprocessing.transform(task.test_X)
+    X = model.preprocessing.transform(contest.test_X)
     curve = []
     for n in numbers:
         part = ForestModel(whole.trees[:n], whole.n_features, whole.n_labels, whole.centroids)
-        curve.append({"trees": n, **_score(task, part.predict_topk(X, max(KS))[0])})
+        curve.append({"trees": n, **_score(contest, part.predict_topk(X, max(KS))[0])})
     return curve
 
 
-def _score(task: Task, labels: NDArray[np.int32]) -> dict[str, float]:
-    metrics = evaluate(task.test_Y, labels, task.train_counts(), k=KS, deciles=False, **task.constants)
+def _score(contest: Contest, labels: NDArray[np.int32]) -> dict[str, float]:
+    metrics = evaluate(contest.test_Y, labels, contest.train_counts(), k=KS, deciles=False, **contest.constants)
     return {key: metrics[key] for key in ("P@1", "P@3", "P@5", "PSP@5")}
 
 
 def compare_reliability(
-    model: TrainedModel, task: Task, labels: NDArray[np.int32], scores: NDArray[np.float32]
+    model: TrainedModel, contest: Contest, labels: NDArray[np.int32], scores: NDArray[np.float32]
 ) -> dict[str, Any]:
-    """How far scores can be believed as they come, and as probabilities. Those are learned as `Tagger` learns them
-    from many rows: a second model is trained without a tenth of the training rows, and judged on it."""
-    held_out = split_rows(task.train.Y, 0.1)
-    kept = task.train.take(~held_out)
+    """The reliability of raw scores and of probabilities. The latter are learned as `Tagger` learns them from
+    many rows: a second model is trained without a tenth of the training rows and calibrated on it."""
+    held_out = split_rows(contest.train.Y, 0.1)
+    kept = contest.train.take(~held_out)
     method = method_of(model)
     first = type(method)(**method.get_params()).fit(kept.X, kept.Y)
-    first.calibrate(task.train.X[held_out], task.train.Y[held_out])
+    first.calibrate(contest.train.X[held_out], contest.train.Y[held_out])
     given = labels >= 0
-    hits = find_hits(task.test_Y, labels)[given]
+    hits = find_hits(contest.test_Y, labels)[given]
     assert first.calibration_ is not None
     probabilities = first.calibration_.to_probabilities(scores)
     before = reliability(model.scorer.to_unit(scores)[given], hits)
@@ -142,26 +144,26 @@ def compare_reliability(
 
 def _plain(found: Reliability) -> dict[str, Any]:
     return {
-        "said": found.said.tolist(),
+        "predicted": found.predicted.tolist(),
         "true": found.true.tolist(),
         "count": found.count.tolist(),
         "error": found.error,
     }
 
 
-def find_mistakes(task: Task, labels: NDArray[np.int32]) -> dict[str, Any]:
+def find_mistakes(contest: Contest, labels: NDArray[np.int32]) -> dict[str, Any]:
     """The labels that are missed most, and which others are given in their place."""
-    names = _names(task)
-    hits = find_hits(task.test_Y, labels)
-    n_labels = int(task.test_Y.shape[1])
-    n_true = np.bincount(task.test_Y.indices, minlength=n_labels)
+    names = _names(contest)
+    hits = find_hits(contest.test_Y, labels)
+    n_labels = int(contest.test_Y.shape[1])
+    n_true = np.bincount(contest.test_Y.indices, minlength=n_labels)
     n_found = np.bincount(labels[hits], minlength=n_labels)
     n_given = np.bincount(labels[labels >= 0], minlength=n_labels)
-    train_counts = task.train_counts().counts
+    train_counts = contest.train_counts().counts
     recall = n_found / np.maximum(n_true, 1)
     known = np.flatnonzero((n_true >= _FEWEST_ROWS) & (train_counts > 0))
     worst = known[np.lexsort((-n_true[known], recall[known]))][:_N_WORST]
-    confused, examples = _count_confusions(task, labels, hits)
+    confused, examples = _count_confusions(contest, labels, hits)
     given_for: dict[int, list[int]] = {}
     for (missed, given), _ in confused.most_common():
         given_for.setdefault(missed, []).append(given)
@@ -182,25 +184,27 @@ def find_mistakes(task: Task, labels: NDArray[np.int32]) -> dict[str, Any]:
                 "missed": names[missed],
                 "given": names[given],
                 "rows": confused[missed, given],
-                "example": _tell_row(task, labels, hits, examples[missed, given], names),
+                "example": _describe_row(contest, labels, hits, examples[missed, given], names),
             }
             for missed, given in _most_surprising(confused)
         ],
     }
 
 
-def _names(task: Task) -> list[str]:
-    if task.label_names is None:
-        return [f"label {i}" for i in range(task.test_Y.shape[1])]
-    return list(task.label_names)
+def _names(contest: Contest) -> list[str]:
+    if contest.label_names is None:
+        return [f"label {i}" for i in range(contest.test_Y.shape[1])]
+    return list(contest.label_names)
 
 
 def _count_confusions(
-    task: Task, labels: NDArray[np.int32], hits: NDArray[np.bool_]
+    contest: Contest, labels: NDArray[np.int32], hits: NDArray[np.bool_]
 ) -> tuple[Counter[Pair], dict[Pair, int]]:
-    """(missed label, label given wrongly), how often they occur and the first row they do. What counts as given is a
-    row's first labels, as many as it should have; as missed, what is not among the five best."""
-    Y = task.test_Y
+    """Pairs of a missed label and one given instead: how often each occurs, and its first row.
+
+    Of a row with n labels, the n best predictions count as given; labels not among the five best count as missed.
+    """
+    Y = contest.test_Y
     found: Counter[Pair] = Counter()
     first: dict[Pair, int] = {}
     for row in range(Y.shape[0]):
@@ -214,7 +218,7 @@ def _count_confusions(
 
 
 def _most_surprising(confused: Counter[Pair]) -> list[Pair]:
-    """The pairs that stand out: often together, and more often than labels so frequent would be by chance."""
+    """The pairs that stand out: frequent, and more frequent than chance would make them."""
     by_missed: Counter[int] = Counter()
     by_given: Counter[int] = Counter()
     for (missed, given), count in confused.items():
@@ -229,11 +233,11 @@ def _most_surprising(confused: Counter[Pair]) -> list[Pair]:
     return sorted(confused, key=lambda pair: (-surprise(pair), pair))[:_N_CONFUSIONS]
 
 
-def _tell_row(
-    task: Task, labels: NDArray[np.int32], hits: NDArray[np.bool_], row: int, names: list[str]
+def _describe_row(
+    contest: Contest, labels: NDArray[np.int32], hits: NDArray[np.bool_], row: int, names: list[str]
 ) -> dict[str, Any]:
-    true = task.test_Y.indices[task.test_Y.indptr[row] : task.test_Y.indptr[row + 1]]
-    told: dict[str, Any] = {
+    true = contest.test_Y.indices[contest.test_Y.indptr[row] : contest.test_Y.indptr[row + 1]]
+    described: dict[str, Any] = {
         "row": row,
         "true": [names[label] for label in true],
         "given": [
@@ -242,7 +246,7 @@ def _tell_row(
             if label >= 0
         ],
     }
-    if task.test_texts is not None:
-        text = " ".join(task.test_texts[row].split())
-        told["text"] = text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN].rsplit(" ", 1)[0] + " …"
-    return told
+    if contest.test_texts is not None:
+        text = " ".join(contest.test_texts[row].split())
+        described["text"] = text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN].rsplit(" ", 1)[0] + " …"
+    return described

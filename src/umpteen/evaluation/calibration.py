@@ -16,23 +16,23 @@ class Reliability:
 
     Attributes
     ----------
-    said : array
+    predicted : array
         The mean probability of each bin's predictions.
     true : array
         The share of them that is right.
     count : array
         How many predictions are in each bin; empty bins are left out.
     error : float
-        The expected calibration error: the mean over predictions of |said - true| in their bin.
+        The expected calibration error: the mean over predictions of |predicted - true| in their bin.
     """
 
-    said: NDArray[np.float64]
+    predicted: NDArray[np.float64]
     true: NDArray[np.float64]
     count: NDArray[np.int64]
 
     @property
     def error(self) -> float:
-        return float(np.abs(self.said - self.true) @ self.count / self.count.sum())
+        return float(np.abs(self.predicted - self.true) @ self.count / self.count.sum())
 
     def to_svg(self, size: int = 320) -> str:
         """The reliability diagram: a dot per bin, as large as the bin; on the diagonal, probabilities are right."""
@@ -52,7 +52,7 @@ class Reliability:
             f'<circle cx="{at(mean, right)[0]:.1f}" cy="{at(mean, right)[1]:.1f}" '
             f'r="{2.5 + 7 * (n / largest) ** 0.5:.1f}" fill="#3b82c4" fill-opacity="0.75">'
             f"<title>predicted {mean:.2f}, right {right:.2f}, {n:,} predictions</title></circle>"
-            for mean, right, n in zip(self.said, self.true, self.count, strict=True)
+            for mean, right, n in zip(self.predicted, self.true, self.count, strict=True)
         )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="{size}" height="{size}" '

@@ -24,9 +24,9 @@ macroF1@k
 coverage@k
     The share of labels that are hit at least once, among those that some row has.
 
-Rows without labels count: they are 0 in every mean over rows, and their predictions are false positives. So do labels
-that no training row had, which no prediction can get right. How many there are of both, and the metrics without them,
-are given too. A ratio whose denominator is 0 is 0.
+Rows without labels count: they are 0 in every mean over rows, and their predictions are false positives. Labels that
+no training row had count too, although no model can predict them. The result also has the number of both, and the
+metrics without them. A ratio whose denominator is 0 is 0.
 
 By decile: labels are sorted by training frequency, ties by id, and cut into ten groups whose sizes differ by
 at most one (with fewer than ten labels, one group each). Decile 1 has the most frequent. P, nDCG, PSP, PSnDCG
@@ -70,8 +70,8 @@ class Metrics(dict[str, float]):
     n_unseen_labels, n_rows_with_unseen_labels : int
         Labels of these rows that no training row had, and rows that have some; 0 if no training labels were given.
     known_only : Metrics or None
-        The same metrics over the rows that have a label seen in training, judged by such labels alone; None where
-        that is all there is.
+        The same metrics for rows with a label seen in training, counting only such labels; None if there are no
+        others.
     A, B : float or None
         Propensity constants; None if no training labels were given.
     by_decile : list of dict
@@ -132,7 +132,7 @@ class Metrics(dict[str, float]):
         return "\n".join([*lines, *self._notes()])
 
     def _notes(self) -> list[str]:
-        """What counts against the model though it could not be right, and what is left without that."""
+        """What counts as missed although no model could predict it, and the precision without that."""
         notes = []
         if self.n_unseen_labels:
             notes.append(
