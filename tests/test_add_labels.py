@@ -184,10 +184,10 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cls, tiny, tmp_path):
     with pytest.raises(ModelExistsError, match="an unfinished model is there"):
         model.add_labels(*arguments, resume=False)
     # Neither other rows nor another model may continue it.
-    with pytest.raises(ModelExistsError, match="whose fingerprint differs"):
+    with pytest.raises(ModelExistsError, match="has a different fingerprint"):
         model.add_labels(tiny.X[:299], tiny.Y[:299, N_OLD:], None, tmp_path / "grown")
     other = cls(labels_per_shard=4).fit(tiny.X[::-1], tiny.Y[:, :N_OLD])
-    with pytest.raises(ModelExistsError, match=r"whose fingerprint differs, .* \(model was"):
+    with pytest.raises(ModelExistsError, match=r"has a different fingerprint, .* \(model was"):
         other.add_labels(*arguments)
     told = []
     method_of(umpteen.load(tmp_path / "m")).add_labels(*arguments, progress=told.append)

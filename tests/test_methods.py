@@ -126,7 +126,7 @@ def test_pruning_to_a_directory_takes_the_memory_of_a_shard(tmp_path):
 
 def test_only_linear_models_are_pruned(tiny):
     with pytest.raises(
-        ParamError, match="only linear models have weights to prune, but this model is of the family forest"
+        ParamError, match="only linear models have weights to prune, but this model's family is forest"
     ):
         umpteen.FastXML(n_trees=1).fit(tiny.X, tiny.Y).model_.pruned(0.1)
 

@@ -44,7 +44,7 @@ def test_a_model_in_memory_has_the_files_of_one_on_disk(memory, tiny, tmp_path):
         np.testing.assert_array_equal(got, want)
     with pytest.raises(ModelExistsError, match="memory://models/one: a finished model is already there"):
         umpteen.DiSMEC().fit(tiny.X, tiny.Y, "memory://models/one")
-    with pytest.raises(ModelError, match="a model is saved to a directory; to write to a URL, fit with it"):
+    with pytest.raises(ModelError, match="models are saved to directories; to write to a URL, pass it to fit"):
         model.save("memory://models/two")
 
 

@@ -147,17 +147,17 @@ def test_metrics_are_the_models_own_file(one, tmp_path):
 def test_a_file_of_holes_is_refused_from_its_size(one, name, most):
     with (one / name).open("ab") as file:
         file.truncate(3 << 30)
-    with pytest.raises(ModelCorruptError, match=rf"{name}: may have {most} bytes, but has 3,221,225,472"):
+    with pytest.raises(ModelCorruptError, match=rf"{name}: must have at most {most} bytes, but has 3,221,225,472"):
         umpteen.load(one) if name == MANIFEST else kept_metrics(one)
     assert is_model(one)
 
 
 def test_what_is_no_directory(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ModelMissingError, match="file: is a file, but a model is a directory"):
+    with pytest.raises(ModelMissingError, match="file: must be a directory, but is a file"):
         umpteen.load(tmp_path / "file")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ModelMissingError, match="pipe: is a file, but a model is a directory"):
+    with pytest.raises(ModelMissingError, match="pipe: must be a directory, but is a file"):
         umpteen.load(tmp_path / "pipe")
     assert not is_model(tmp_path / "pipe")
     assert kept_metrics(tmp_path / "nowhere") is None
@@ -236,7 +236,7 @@ def test_files_of_two_versions_are_never_mixed(one, two):
             try:
                 outcomes.append(opened(place))
             except ModelCorruptError as error:
-                outcomes.append(re.sub(r".*: is of another version of the model.*", "refused", str(error)))
+                outcomes.append(re.sub(r".*: belongs to another version of the model.*", "refused", str(error)))
         assert outcomes[0] == before
         assert outcomes[-1] == after
         assert set(outcomes) == {before, "refused", after}
@@ -421,7 +421,7 @@ def test_numbers_without_bound_are_refused_by_file_and_field(one, field, text, v
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda m: m.update(shards=[]), "shards must name at least one, but is empty"),
+        (lambda m: m.update(shards=[]), "shards must name at least one shard, but is empty"),
         (lambda m: m.update(shards=["shard-00000"] * 4), "shards must name each shard once"),
         (lambda m: m.update(shards={}), "shards must be a list of names"),
         (lambda m: m["parts"]["names"].update(arrays=[]), "parts.names.scalars and arrays must be objects"),

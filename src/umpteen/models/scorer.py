@@ -64,7 +64,7 @@ class Scorer(abc.ABC):
 
     def pruned_parts(self, delta: float) -> Iterator[Part]:
         """The shards without weights smaller than `delta`, one at a time."""
-        raise ParamError(f"only linear models have weights to prune, but this model is of the family {self.family}")
+        raise ParamError(f"only linear models have weights to prune, but this model's family is {self.family}")
 
     # --- prediction ---------------------------------------------------------------------------------------------
 

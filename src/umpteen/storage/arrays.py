@@ -1,12 +1,12 @@
-"""Arrays as .npy files: written, mapped and compared with what the manifest says of them; no header is parsed.
+"""Arrays as .npy files: written, mapped and compared with their entries in the manifest. No header is parsed.
 
     {'descr': '<f4', 'fortran_order': False, 'shape': (10, ), }  # sha256 9f86d081…
 
-Behind what NumPy reads of a header stands, as a comment, the SHA-256 of the content that follows. The manifest has it
-too. So a file of another version of the model is known by its header, without reading the rest, even where all shapes
-are the same: a directory that is being copied over another, file by file, is never taken for either.
+A comment after the header that NumPy reads has the SHA-256 of the content that follows. The manifest has it too. So a
+header alone shows whether a file belongs to this version of the model, even if all shapes are the same: a directory
+that is being copied over another, file by file, is never mistaken for either.
 
-In format 1 headers had no such comment, and checksums were those of whole files.
+In format 1, headers had no such comment, and checksums covered whole files.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Entry = Mapping[str, Any]
 
 
 def _npy_header(dtype: str, shape: Sequence[int], sha256: str | None) -> bytes:
-    """The header of a NumPy 1.0 file, always the same bytes for the same array. Knowing what it must be, we compare
-    it on opening and never parse one. `sha256` is that of the content; None for format 1."""
+    """The header of a NumPy 1.0 file, always the same bytes for the same array, so that opening compares headers and
+    never parses one. `sha256` is that of the content; None in format 1."""
     sizes = "".join(f"{n}, " for n in shape) if len(shape) != 1 else f"{shape[0]},"
     text = f"{{'descr': {DTYPES[dtype].str!r}, 'fortran_order': False, 'shape': ({sizes}), }}"
     text += "" if sha256 is None else f"  # sha256 {sha256}"
@@ -49,12 +49,12 @@ def _npy_header(dtype: str, shape: Sequence[int], sha256: str | None) -> bytes:
 
 
 def _header_of(entry: Entry, version: int) -> bytes:
-    """The header that the file of a record's entry must have, in a format version."""
+    """The header that an entry's file must have in a format version."""
     return _npy_header(entry["dtype"], entry["shape"], entry["sha256"] if version > 1 else None)
 
 
 def size_of(entry: Entry, version: int) -> int:
-    """The bytes that the file of a record's entry must have."""
+    """The size that an entry's file must have."""
     return len(_header_of(entry, version)) + math.prod(entry["shape"]) * DTYPES[entry["dtype"]].itemsize
 
 
@@ -92,7 +92,7 @@ def write_array(file: Path, key: str, array: NDArray[Any]) -> dict[str, Any]:
 
 
 def map_array(folder: Folder, key: str, entry: Entry, version: int) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """A file of a part, mapped after its kind, size and header were compared: all of its bytes, and the array."""
+    """Checks the kind, size and header of a part's file and maps it: all of its bytes, and the array."""
     name = f"{key}.npy"
     file = folder.path / name
     header = _header_of(entry, version)
@@ -130,11 +130,11 @@ def _check_size(file: object, found: int, entry: Entry) -> None:
 def _check_header(file: object, found: bytes, header: bytes, entry: Entry) -> None:
     if found == header:
         return
-    said, sign, _ = header.partition(b"# sha256 ")
-    if sign and found.startswith(said + sign):
+    before, mark, _ = header.partition(b"# sha256 ")
+    if mark and found.startswith(before + mark):
         raise ModelCorruptError(
-            f"{file}: is of another version of the model than the manifest, which names content "
-            f"{entry['sha256'][:12]}…; is the directory being copied, or was that broken off?"
+            f"{file}: belongs to another version of the model than the manifest, which expects content "
+            f"{entry['sha256'][:12]}…; is the directory being copied, or was a copy interrupted?"
         )
     raise ModelCorruptError(
         f"{file}: must be a NumPy array of {entry['dtype']} and shape {entry['shape']}, but its header differs"

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever ends the process."""
+"""Files that appear whole or not at all, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from umpteen.errors import ModelError
 
 
 def lock_directory(path: Path) -> int | None:
-    """A lock that dies with the process. File systems without locks go without."""
+    """A lock that ends with the process; None if the file system has no locks."""
     try:
         import fcntl
     except ImportError:
@@ -40,7 +40,7 @@ def write_synced(file: Path, pieces: Iterable[Any]) -> None:
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Writes a file so that it is the old one or the new one, whole, whoever else writes it."""
+    """Replaces a file so that readers see the old or the new one, whole, even with other writers."""
     temporary = file.with_name(f".tmp-{file.name}-{os.getpid()}-{threading.get_ident()}")
     with explain_os_error(file):
         try:
@@ -53,7 +53,7 @@ def replace_file(file: Path, content: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Makes a rename durable, where the file system lets directories be synced."""
+    """Makes a rename durable, if the file system can sync directories."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:

@@ -1,9 +1,9 @@
-"""Reading from a directory that is held, and mapping files: all of it that only POSIX has is here.
+"""Reading from a directory that is held open, and mapping files. Everything specific to POSIX is here.
 
 `Folder` opens names relative to the directory's descriptor and never through a link. Where the system cannot do that
-(Windows), names are looked up by path each time and looked at before they are opened: links and special files are
-refused there too, but of a directory that is replaced meanwhile two states may be seen. The arrays' headers tell them
-apart then (storage/arrays.py).
+(Windows), names are looked up by path each time and checked before they are opened: links and special files are
+refused there too, but a directory that is replaced meanwhile may be seen in two states. Then the arrays' headers show
+the difference (storage/arrays.py).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from umpteen.errors import ModelCorruptError, ModelError, ModelMissingError
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _FILE = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 if _BY_DESCRIPTOR:
-    _FILE |= os.O_NOFOLLOW | os.O_NONBLOCK  # the second so that a pipe without a writer does not hold us up
+    _FILE |= os.O_NOFOLLOW | os.O_NONBLOCK  # the second so that a pipe without a writer does not block
     _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
-#: What tells two states of a file apart: device, inode, size, and when content and inode were changed.
+#: What distinguishes two states of a file: device, inode, size, and the times its content and inode changed.
 Identity = tuple[int, int, int, int, int]
 
 
 class Folder:
-    """A directory that is held: what is opened in it is its own, whatever its name leads to meanwhile.
+    """A directory that is held open: files are opened in it even if its name now leads elsewhere.
 
     Only regular files and directories are opened: no links, pipes, sockets or devices.
     """
@@ -47,7 +47,7 @@ class Folder:
 
     @classmethod
     def hold(cls, path: Path) -> Folder:
-        """Takes hold of a directory. Its own name may be a link."""
+        """Opens a directory. Its own name may be a link."""
         if _BY_DESCRIPTOR:
             return cls(path, os.open(path, _DIRECTORY))
         if not path.is_dir():
@@ -76,7 +76,7 @@ class Folder:
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[tuple[int, os.stat_result]]:
-        """The descriptor of a regular file, and what it says of itself."""
+        """The descriptor of a regular file, and its `stat`."""
         with self._explained(name, "a regular file"):
             if _BY_DESCRIPTOR:
                 handle = os.open(name, _FILE, dir_fd=self._handle)
@@ -91,21 +91,23 @@ class Folder:
             os.close(handle)
 
     def read(self, name: str, most: int) -> bytes:
-        """The content of a file of at most so many bytes."""
+        """The content of a file of at most `most` bytes."""
         with self.open(name) as (handle, found):
             return self.read_open(name, handle, found, most)
 
     def read_open(self, name: str, handle: int, found: os.stat_result, most: int) -> bytes:
         """The content of a file that `open` gave."""
         if found.st_size > most:
-            raise ModelCorruptError(f"{self.path / name}: may have {most:,} bytes, but has {found.st_size:,}")
+            raise ModelCorruptError(
+                f"{self.path / name}: must have at most {most:,} bytes, but has {found.st_size:,}"
+            )
         content = bytearray()
         while len(content) < found.st_size and (piece := os.read(handle, found.st_size - len(content))):
             content += piece
         return bytes(content)
 
     def identity(self, name: str) -> Identity | None:
-        """The identity of what a name stands for now, links not followed; None where there is nothing."""
+        """The identity of what a name stands for now, without following links; None if there is nothing."""
         try:
             return identify(self._look(name))
         except FileNotFoundError:
@@ -132,7 +134,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _explained(self, name: str, wanted: str) -> Iterator[None]:
-        """Says of what could not be opened what it is."""
+        """Explains why a file or directory cannot be opened."""
         try:
             yield
         except FileNotFoundError:
@@ -160,8 +162,8 @@ def _kind(mode: int) -> str:
 def map_file(handle: int, n_bytes: int) -> NDArray[np.uint8]:
     """The first bytes of an open file, mapped read-only. The descriptor may be closed: the mapping needs none.
 
-    Python's own mmap keeps a descriptor for each mapping, so that a model of a thousand arrays would meet the usual
-    limit. It serves where there is no libc to ask.
+    Python's own mmap keeps a descriptor per mapping, so a model of a thousand arrays would hit the usual limit. It is
+    the fallback where there is no libc.
     """
     if _libc() is None:
         return np.frombuffer(mmap.mmap(handle, n_bytes, access=mmap.ACCESS_READ), np.uint8)
@@ -169,7 +171,7 @@ def map_file(handle: int, n_bytes: int) -> NDArray[np.uint8]:
 
 
 class _Mapping:
-    """A mapping that ends with the last array over it."""
+    """A mapping that lives as long as the arrays over it."""
 
     def __init__(self, handle: int, n_bytes: int) -> None:
         libc = _libc()
@@ -177,7 +179,7 @@ class _Mapping:
         if address in (None, ctypes.c_void_p(-1).value):
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))
-        # Not at the end of the process: threads may still read.
+        # Not at exit: threads may still read.
         weakref.finalize(self, libc.munmap, address, n_bytes).atexit = False
         self.__array_interface__ = {"version": 3, "shape": (n_bytes,), "typestr": "|u1", "data": (address, True)}
 

@@ -1,6 +1,6 @@
 """The manifest: what a model is, checked so that the rest of the code can trust it.
 
-It is data: numbers of at most 64 bits, finite, in files whose size is limited before they are read.
+It is data: finite numbers of at most 64 bits, in files whose size is checked before they are read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from umpteen.storage.arrays import DTYPES, NAME, size_of
 from umpteen.storage.steady import MANIFEST, MOST_MANIFEST, read_steadily
 
 FORMAT = "umpteen-model"
-#: What is written, and what is read. Since 2 an array's header names its content; see storage/arrays.py.
+#: The version written, and those read. Since 2, an array's header identifies its content; see storage/arrays.py.
 FORMAT_VERSION = 2
 READABLE = (1, 2)
 CHECKSUM = "manifest_sha256"
@@ -28,7 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def first_manifest(header: Mapping[str, Any], shard_names: list[str]) -> dict[str, Any]:
-    """What stands in the manifest while shards are missing."""
+    """The manifest while shards are missing."""
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -49,15 +49,15 @@ def read_manifest(path: PathLike, *, checksums: bool = False) -> dict[str, Any]:
 
 
 def parse_manifest(file: object, content: bytes, *, checksums: bool = False) -> dict[str, Any]:
-    """The manifest without its checksum, if its structure is right and, if asked, its content too."""
+    """The manifest without its checksum; checks its structure and, on request, its content."""
     manifest = parse_json(file, content)
-    said = manifest.pop(CHECKSUM, None)
+    expected = manifest.pop(CHECKSUM, None)
     if manifest.get("format") != FORMAT:
         raise ModelFormatError(f"{file}: format must be {FORMAT!r}, but is {manifest.get('format')!r:.80}")
     version = manifest.get("format_version")
     if version not in READABLE or type(version) is not int:
         raise ModelFormatError(
-            f"{file}: format_version must be {' or '.join(map(str, READABLE))}, those this umpteen reads, but is "
+            f"{file}: format_version must be {' or '.join(map(str, READABLE))} for this umpteen, but is "
             f"{version!r:.80}; use the version that wrote the model, or train it again"
         )
     _require(file, isinstance(manifest.get("complete"), bool), "complete must be true or false")
@@ -71,12 +71,12 @@ def parse_manifest(file: object, content: bytes, *, checksums: bool = False) -> 
         for name in manifest["shards"]:
             _require(file, name in parts, f"shard {name} has no entry in parts")  # type: ignore[operator]
     if checksums:
-        _require(file, said is not None, f"it must have a checksum, {CHECKSUM}, but has none")
+        _require(file, expected is not None, f"it must have a checksum, {CHECKSUM}, but has none")
         try:
             found = _sum_manifest(manifest)
         except RecursionError:
-            raise ModelCorruptError(f"{file}: its entries are nested too deep") from None
-        _require(file, said == found, f"the SHA-256 of its entries must be {said!r:.80}, but is {found}")
+            raise ModelCorruptError(f"{file}: its entries are nested too deeply") from None
+        _require(file, expected == found, f"the SHA-256 of its entries must be {expected!r:.80}, but is {found}")
     return manifest
 
 
@@ -87,15 +87,15 @@ def _check_shards(file: object, manifest: dict[str, Any]) -> None:
     _require(file, good, f"{key} must be a list of names")
     _require(file, len(set(names)) == len(names), f"{key} must name each shard once")  # type: ignore[arg-type]
     if manifest["complete"]:
-        _require(file, bool(names), "shards must name at least one, but is empty")
+        _require(file, bool(names), "shards must name at least one shard, but is empty")
 
 
 def format_manifest(manifest: dict[str, Any]) -> bytes:
-    """What stands in the file: the manifest and its checksum."""
+    """The content of the file: the manifest and its checksum."""
     content = format_json(manifest | {CHECKSUM: _sum_manifest(manifest)})
     if len(content) > MOST_MANIFEST:
         raise ModelFormatError(
-            f"a manifest may have {MOST_MANIFEST:,} bytes, but has {len(content):,}; use larger shards"
+            f"a manifest must have at most {MOST_MANIFEST:,} bytes, but has {len(content):,}; use larger shards"
         )
     return content
 
@@ -109,11 +109,11 @@ def refuse_unless_same(path: object, old: dict[str, Any], new: dict[str, Any], r
         raise ModelExistsError(
             f"{path}: an unfinished model is there; resume its training, remove it or choose another directory"
         )
-    old = {"planned": old.get("shards")} | old  # what a finished model's manifest calls it
+    old = {"planned": old.get("shards")} | old  # a finished model's manifest calls it so
     for key in new:
         if key not in ("complete", "parts") and old.get(key) != new[key]:
             raise ModelExistsError(
-                f"{path}: an unfinished model is there whose {key} differs, so its training cannot be resumed "
+                f"{path}: the unfinished model there has a different {key}, so its training cannot be resumed "
                 f"({_difference(old.get(key), new[key])}); remove it or choose another directory"
             )
 
@@ -123,7 +123,7 @@ def _difference(old: Any, new: Any) -> str:
         changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
         return ", ".join(f"{key} was {old.get(key)!r} and is {new.get(key)!r}" for key in changed)[:300]
     if isinstance(old, list):
-        return "another list"
+        return "the lists differ"
     return f"was {old!r} and is {new!r}"[:300]
 
 
@@ -155,7 +155,7 @@ def _require(file: object, condition: bool, rule: str) -> None:
 
 
 class _Unbounded(Exception):
-    """A number that no 64 bits hold."""
+    """A number that does not fit into 64 bits."""
 
 
 def parse_json(file: object, content: bytes) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _find_number(content: bytes) -> str:
     """The place of the first number that is too large, as a path of keys."""
     try:
         pending = [("", json.loads(content, parse_int=_Text, parse_float=_Text, parse_constant=_Text))]
-    except (ValueError, RecursionError):  # something behind it is wrong too
+    except (ValueError, RecursionError):  # something after it is wrong too
         return "a number"
     while pending:
         path, value = pending.pop()

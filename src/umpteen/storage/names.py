@@ -1,4 +1,4 @@
-"""Names of labels, stored as one run of UTF-8 bytes and offsets: a million names open in no time."""
+"""Label names, stored as UTF-8 bytes and offsets: a million names open in no time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Names(Sequence[str]):
 
     def __init__(self, data: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
         if data.ndim != 1 or ends.ndim != 1 or (len(ends) and (np.diff(ends, prepend=0) < 0).any()):
-            raise ModelCorruptError("the offsets of names must rise")
+            raise ModelCorruptError("the offsets of names must not fall")
         if (int(ends[-1]) if len(ends) else 0) != len(data):
-            raise ModelCorruptError("the offsets of names must end where their bytes do")
+            raise ModelCorruptError("the last offset of names must be the number of their bytes")
         self._data, self._ends = data, ends
 
     @classmethod
@@ -36,7 +36,7 @@ class Names(Sequence[str]):
         return cls(part.arrays["data"], part.arrays["ends"])
 
     def extended(self, names: Sequence[str]) -> Names:
-        """These names and then those."""
+        """These names followed by others."""
         new = Names.encode(names)
         return Names(
             np.concatenate([self._data, new._data]), np.concatenate([self._ends, new._ends + len(self._data)])
@@ -46,9 +46,9 @@ class Names(Sequence[str]):
         return Part({"data": self._data, "ends": self._ends})
 
     def find(self, query: str, most: int) -> list[int]:
-        """Numbers of names that hold a text, in either case, rising; not more than `most`.
+        """Ascending numbers of names that contain a text, ignoring case; at most `most`.
 
-        The bytes are searched as they lie, a piece at a time: nothing is decoded, and other threads get their turn.
+        The raw bytes are searched, a piece at a time: nothing is decoded, and other threads get their turn.
         """
         wanted = re.compile(_either_case(query), re.IGNORECASE)
         found: list[int] = []
@@ -78,7 +78,7 @@ class Names(Sequence[str]):
             return [self[i] for i in range(*index.indices(len(self)))]
         i = index + len(self) if index < 0 else index
         if not 0 <= i < len(self):
-            raise IndexError(f"there are {len(self)} names, but number {index} was asked for")
+            raise IndexError(f"a name's number must be below {len(self)}, but is {index}")
         begin = int(self._ends[i - 1]) if i else 0
         encoded = self._data[begin : int(self._ends[i])].tobytes()
         try:

@@ -1,10 +1,10 @@
-"""The model directory on a file system that is not this machine's: s3://, gs://, memory:// and whatever else fsspec
-knows. The files are those of storage/store.py, byte for byte.
+"""The model directory on a remote file system: s3://, gs://, memory:// and whatever else fsspec knows. The files are
+those of storage/store.py, byte for byte.
 
 Object stores cannot rename, but a file appears there whole or not at all. So a part's arrays are written first and
-its record last: a part is there when its record is. There is no lock, and nothing is mapped: parts are read into
-memory when they are asked for. Their headers name their content, so what is read is of the manifest's version or an
-error, however much later that is.
+its record last: a part exists once its record does. There is no lock, and nothing is mapped: parts are read into
+memory on demand. Headers identify their content, so however late a part is read, it matches the manifest or is an
+error.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def create_model(
 
 
 def open_model(path: PathLike | ModelReader, *, checksums: bool = False) -> ModelReader:
-    """A reader for a directory or a URL; or the one given, so that what is opened once can be loaded and described as
-    the same version."""
+    """A reader for a directory or a URL. A reader is returned as it is, so that what is opened once can be loaded and
+    described as one version."""
     if isinstance(path, ModelReader):
         return path
     return RemoteReader(path, checksums=checksums) if is_url(path) else ModelReader(path, checksums=checksums)
 
 
 class RemoteFolder:
-    """A folder named by a URL, and what is done with the files in it."""
+    """A folder named by a URL, and operations on its files."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -89,9 +89,9 @@ class RemoteFolder:
             raise ModelMissingError(f"{self}/{name}: this part of the model is missing") from None
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """The content of a file, of at most so many bytes."""
+        """The content of a file of at most `most` bytes."""
         if most is not None and (size := self.size(name)) > most:
-            raise ModelCorruptError(f"{self}/{name}: may have {most:,} bytes, but has {size:,}")
+            raise ModelCorruptError(f"{self}/{name}: must have at most {most:,} bytes, but has {size:,}")
         try:
             content: bytes = self._fs.cat_file(self.at(name))
         except OSError as error:
@@ -208,7 +208,7 @@ class RemoteReader(ModelReader):
                     raise ModelCorruptError(f"{self.folder}/{file}: must have {entry['bytes']} bytes, but has {size}")
 
     def part(self, name: str) -> Part:
-        """A part's arrays, read into memory; with checksums, each compared with its own."""
+        """A part's arrays, read into memory and, with `checksums`, compared with them."""
         if name not in self.manifest["parts"]:
             raise ModelMissingError(f"{self.folder}: the model has no part {name!r}")
         record, version = self.manifest["parts"][name], self.manifest["format_version"]

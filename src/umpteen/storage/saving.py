@@ -20,7 +20,7 @@ from umpteen.storage.disk import explain_os_error, lock_directory, sync_director
 from umpteen.storage.remote import is_url
 from umpteen.storage.store import ModelWriter, Part, is_model
 
-#: Seconds after which a directory that nobody holds is not one that somebody is about to write.
+#: Seconds after which an unlocked directory counts as abandoned: no save is about to write it.
 _ABANDONED = 60.0
 
 
@@ -31,14 +31,15 @@ def save_parts(
     n_shards: int,
     shared: Mapping[str, Part],
     *,
-    overwrite: bool = False,
+    overwrite: bool | None = None,
 ) -> None:
     """Writes a whole model beside its final place and renames it there.
 
-    Shards are taken and forgotten one by one, so that whoever makes them on the way needs the memory of one.
+    Shards are consumed one by one, so that an iterator that makes them needs the memory of only one. Pass `overwrite`
+    if your caller has that option: errors mention it only then.
     """
     if is_url(path):
-        raise ModelError(f"{path}: a model is saved to a directory; to write to a URL, fit with it as model_dir")
+        raise ModelError(f"{path}: models are saved to directories; to write to a URL, pass it to fit as model_dir")
     path = Path(path).resolve()
     _refuse_existing(path, overwrite)
     with explain_os_error(path):
@@ -47,7 +48,7 @@ def save_parts(
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.new-", dir=path.parent))
     try:
         names = [shard_name(i) for i in range(n_shards)]
-        with ModelWriter.create(temporary, header, names) as writer:  # until it is in its place, nobody else's
+        with ModelWriter.create(temporary, header, names) as writer:  # locked until it is in its place
             for name, part in chain(zip(names, shards, strict=True), shared.items()):
                 writer.write_part(name, part)
             writer.finish()
@@ -59,8 +60,8 @@ def save_parts(
                 try:
                     temporary.rename(path)
                 except OSError as error:
-                    if path.exists():  # somebody was faster
-                        raise _exists(path) from error
+                    if path.exists():  # another process was faster
+                        raise _exists(path, overwrite) from error
                     raise ModelError(f"{path}: cannot be written ({error.strerror or error})") from error
             sync_directory(path.parent)
     except BaseException:
@@ -69,7 +70,7 @@ def save_parts(
 
 
 def _replace(path: Path, new: Path) -> None:
-    """Puts one directory in the place of another, at once where the system can: there is always one of the two."""
+    """Replaces a directory by a new one; in one step where the system can, so that one of them is always there."""
     if _exchange(new, path):
         shutil.rmtree(new, ignore_errors=True)  # the old one by now
         return
@@ -81,7 +82,7 @@ def _replace(path: Path, new: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swaps the names of two directories in one step; False where system or file system cannot."""
+    """Swaps the names of two directories in one step; False if the system or file system cannot."""
     if sys.platform != "linux":
         return False
     try:
@@ -93,7 +94,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _clear_abandoned(path: Path) -> None:
-    """Removes what saves to this place left behind that were killed. A save that is going on holds a lock."""
+    """Removes what killed saves left behind. A save that is still running holds a lock."""
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.new-*"):
         try:
             if time.time() - leftover.stat().st_mtime < _ABANDONED:
@@ -106,15 +107,16 @@ def _clear_abandoned(path: Path) -> None:
             os.close(lock)
 
 
-def _refuse_existing(path: Path, overwrite: bool) -> None:
+def _refuse_existing(path: Path, overwrite: bool | None) -> None:
     if path.exists() and not overwrite:
-        raise _exists(path)
+        raise _exists(path, overwrite)
     if path.exists() and not is_model(path):
         raise ModelExistsError(f"{path}: exists and is not a model, so it will not be replaced")
 
 
-def _exists(path: Path) -> ModelExistsError:
-    return ModelExistsError(f"{path}: already exists; choose another place, or pass overwrite=True to replace it")
+def _exists(path: Path, overwrite: bool | None) -> ModelExistsError:
+    advice = "" if overwrite is None else ", or pass overwrite=True to replace it"
+    return ModelExistsError(f"{path}: already exists; choose another place{advice}")
 
 
 def shard_name(index: int) -> str:

@@ -1,20 +1,20 @@
-"""One version of a model directory, whole, whoever writes it meanwhile.
+"""One whole version of a model directory, even while others write it.
 
-The directory is held by a descriptor, and everything is opened relative to it: manifest, then each part's directory,
-then its arrays, which are regular files, have the size and the header that the manifest says, and are mapped from the
-descriptor that was looked at. Mapped files stay what they were when they are removed or replaced under their names.
+The directory is held by a descriptor, and everything is opened relative to it: the manifest, each part's directory,
+then its arrays. Arrays must be regular files with the size and the header that the manifest gives, and are mapped
+from the descriptor that was checked. Mapped files do not change when they are removed or replaced under their names.
 At the end the manifest must still be the file that was read.
 
-What can happen meanwhile, and what becomes of it:
+What can happen meanwhile, and how it ends:
 
     save(overwrite=True) swaps directories     the old one is held; if its files vanish before they are mapped, the
                                                new one is opened
-    files are replaced one by one (rsync)      headers name their content, so files of two versions are never mixed;
-                                               the error says that they are of two versions
-    the manifest is replaced                   noticed at the end: opened again
+    files are replaced one by one (rsync)      headers identify their content, so versions are never mixed; the error
+                                               names the file that does not match
+    the manifest is replaced                   noticed at the end; the model is opened again
 
-Opening again is done a limited number of times, with pauses; then the error says what changed. Files that are changed
-in place, where they lie, are beyond this: the mapping shows the change. See SECURITY.md.
+Opening is tried a limited number of times, with pauses; then the error names the change. Files that are overwritten
+in place are not protected: the mapping shows the change. See SECURITY.md.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Snapshot:
 
 
 def take_snapshot(path: Path, *, checksums: bool) -> Snapshot:
-    """Opens a finished model: everything compared with the manifest, every array mapped; with `checksums` every byte
-    read."""
+    """Opens a finished model: compares everything with the manifest and maps every array; with `checksums` reads
+    every byte."""
 
     def read(folder: Folder, content: bytes) -> tuple[dict[str, Any], Any, Any, Any]:
         manifest = parse_manifest(path / MANIFEST, content, checksums=checksums)
@@ -61,7 +61,7 @@ def take_snapshot(path: Path, *, checksums: bool) -> Snapshot:
         return manifest, arrays, mapped, _read_metrics(folder)
 
     (manifest, arrays, mapped, metrics), content, tries = read_steadily(path, read)
-    if checksums:  # of what is mapped, so that it may be replaced meanwhile
+    if checksums:  # of the mapped files, so the directory may be replaced meanwhile
         for file, raw, entry in mapped:
             check_content(file, raw, entry, manifest["format_version"])
     return Snapshot(manifest, digest(content), arrays, metrics, tries)
@@ -86,7 +86,7 @@ def _map_parts(folder: Folder, manifest: dict[str, Any]) -> tuple[dict[str, dict
 
 
 def _read_metrics(folder: Folder) -> bytes | ModelError | None:
-    """What stands beside the model. If it is not as it must be, that is no fault of the model's."""
+    """The metrics beside the model. If they are damaged, the model is not."""
     try:
         return folder.read(METRICS, MOST_METRICS)
     except ModelMissingError:

@@ -1,4 +1,4 @@
-"""Reading a model directory that others may replace meanwhile: again, if they did, a limited number of times."""
+"""Reading a model directory that others may replace meanwhile: again if they did, a limited number of times."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from umpteen.errors import ModelChangedError, ModelError, ModelMissingError
 from umpteen.storage.folder import Folder, Identity, identify
 
 MANIFEST = "manifest.json"
-#: Bytes that may be read of a manifest: 50,000 shards' records.
+#: Most bytes of a manifest: the records of 50,000 shards.
 MOST_MANIFEST = 1 << 26
-#: Seconds to wait before each try: about a second in all.
+#: Seconds to wait before each try: about a second in total.
 _PAUSES = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512)
 
 T = TypeVar("T")
 
 
 def read_steadily(path: Path, read: Callable[[Folder, bytes], T]) -> tuple[T, bytes, int]:
-    """Does something with a model directory and its manifest, again if they were replaced meanwhile.
+    """Calls `read` with a model directory and its manifest, and again if they were replaced meanwhile.
 
-    Returns what came of it, the manifest's content, and how many tries it took.
+    Returns its result, the manifest's content, and the number of tries.
     """
     change = ""
     for tries, pause in enumerate(_PAUSES, start=1):
@@ -41,7 +41,7 @@ def read_steadily(path: Path, read: Callable[[Folder, bytes], T]) -> tuple[T, by
             try:
                 if seen is None:
                     raise _no_manifest(path)
-                # Open to the end: as long as it is, no other file gets its inode.
+                # Kept open to the end, so that no other file gets its inode.
                 handle, found = held.enter_context(folder.open(MANIFEST))
                 seen = identify(found)
                 content = folder.read_open(MANIFEST, handle, found, MOST_MANIFEST)
@@ -58,14 +58,14 @@ def read_steadily(path: Path, read: Callable[[Folder, bytes], T]) -> tuple[T, by
 
 
 def _find_change(path: Path, folder: Folder, seen: Identity | None) -> str:
-    """What changed since a directory was held and its manifest seen; empty if nothing did."""
+    """What changed since the directory was opened and its manifest seen; empty if nothing did."""
     if not folder.is_at(path):
         return "its directory was replaced"
     return "" if folder.identity(MANIFEST) == seen else f"its {MANIFEST} was replaced"
 
 
 def _is_being_replaced(path: Path) -> bool:
-    """Whether a save is between its two renames, where directories cannot be swapped at once."""
+    """Whether a save is between its two renames, on systems that cannot swap directories."""
     return not path.exists() and any(path.parent.glob(f".{glob.escape(path.name)}.old-*"))
 
 
@@ -77,13 +77,13 @@ def _no_directory(path: Path, error: OSError) -> ModelError:
     if isinstance(error, FileNotFoundError):
         return ModelMissingError(f"{path}: there is no such model directory")
     if isinstance(error, NotADirectoryError):
-        return ModelMissingError(f"{path}: is a file, but a model is a directory")
+        return ModelMissingError(f"{path}: must be a directory, but is a file")
     return ModelError(f"{path}: cannot be opened ({error.strerror or error})")
 
 
 def sign_directory(path: Path) -> tuple[tuple[str, Identity | None], ...]:
-    """What changes when a model directory is replaced, or a file in it by another of the same name; from names,
-    inodes and times alone, so that it can be asked for often. Without a manifest it is an error."""
+    """A value that changes when a model directory, or a file in it, is replaced. It is made of names, inodes and
+    times only, so it is cheap. Raises if there is no manifest."""
     try:
         with Folder.hold(path) as folder:
             names = [name for name in folder.names() if not name.startswith(".tmp-")]

@@ -7,18 +7,18 @@
         indptr.npy  weights.npy  …
       shard-00001/ …
       preprocessing/ names/    parts that belong to the whole model, where it has them
-      metrics.json             how good it was found to be, if somebody kept that; not part of the model
+      metrics.json             its accuracy, if `keep_metrics` stored it; not part of the model
 
 The directory is also the checkpoint. A part is written under a temporary name, synced and renamed, so it is there
 whole or not at all; the manifest says ``"complete": false`` and lists the planned shards until the last one is in.
 
-Opening takes a snapshot (storage/snapshot.py): one version of the model, from a directory that is held, of regular
-files only, mapped as they were checked. A version is identified by the SHA-256 of its manifest, which has the
+Opening takes a snapshot (storage/snapshot.py): one version of the model, from a directory that is held open, of
+regular files only, mapped as they were checked. A version is identified by the SHA-256 of its manifest, which has the
 checksums of all arrays; each array's header names its content too (storage/arrays.py), so versions are never mixed.
 Opening checks the format, the bounds of every number, the sizes, every array's header and every index before it is
-followed: whatever the files hold, there is an error or a ranking of the model's own labels. Scores are only known to
-be those that were trained if the checksums are read too, which is done on request: then no changed byte goes unseen,
-of arrays or manifest. Checksums guard against accidents; who can write the directory can write them as well.
+followed: whatever the files hold, the outcome is an error or a ranking of the model's own labels. Only the checksums
+show that scores are those that were trained; they are read on request, and then find every changed byte of arrays and
+manifest. Checksums guard against accidents only: whoever can write the directory can write them too.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Part:
-    """Some named arrays and a few JSON scalars: the unit that is written, checked and mapped."""
+    """Named arrays and a few JSON scalars: the unit that is written, checked and mapped."""
 
     def __init__(self, arrays: Arrays, scalars: Mapping[str, Any] | None = None) -> None:
         self.arrays = dict(arrays)
@@ -82,8 +82,8 @@ class Part:
 class ModelWriter:
     """Writes a model directory part by part. Use as a context manager: it holds the directory's lock.
 
-    Pickled, it becomes a guest's: a worker's, on a machine that sees the same directory. The lock stays behind, and a
-    guest leaves parts that are there as they are: another try of its task was faster, and wrote the same bytes.
+    Pickled, it becomes the writer of a guest: a worker on a machine that sees the same directory. The lock stays
+    behind. A guest does not replace existing parts: another attempt at its task was faster and wrote the same bytes.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any], lock: int | None, guest: bool = False) -> None:
@@ -106,20 +106,20 @@ class ModelWriter:
         resume: bool = True,
         again: bool = False,
     ) -> ModelWriter:
-        """A new directory, or an interrupted one with the same header, which is then continued. With `again` a
-        finished one with the same header will do too: all its shards are there.
+        """Starts a new directory, or continues an interrupted one with the same header. With `again` a finished one
+        with the same header is accepted too: all its shards are there.
 
         `header` is everything but the parts: method, parameters, shapes, fingerprint of the data.
         """
         path = Path(path)
         manifest = first_manifest(header, shard_names)
         if path.exists() and not path.is_dir():
-            raise ModelExistsError(f"{path}: a model is a directory, but this is a file")
+            raise ModelExistsError(f"{path}: must be a directory, but is a file")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ModelError(f"{path}: the model directory cannot be made ({error.strerror})") from error
-        writer = cls(path, manifest, lock_directory(path))  # first, so that nothing changes while we look
+        writer = cls(path, manifest, lock_directory(path))  # before looking, so that nothing changes meanwhile
         try:
             if (path / MANIFEST).exists():
                 if not again:
@@ -140,7 +140,7 @@ class ModelWriter:
         return writer
 
     def finished(self) -> list[str]:
-        """Names of the planned shards that are already there and whole; damaged ones are removed."""
+        """Names of the planned shards that are already there and intact. Removes damaged ones."""
         done = []
         for name in self.manifest["planned"]:
             if not self._has(name):
@@ -202,15 +202,15 @@ class ModelWriter:
                 raise
 
     def _check_host(self) -> None:
-        """Whether this machine sees the directory that the writer was made for."""
+        """Raises unless this machine sees the directory that the writer was made for."""
         if not is_model(self.path) or read_manifest(self.path) != self.manifest:
             raise ModelError(
                 f"{self.path}: on {platform.node()} this is not the model directory that the driver writes, so "
-                "workers cannot write their shards there; let the driver write them"
+                "workers cannot write shards there; let the driver write them"
             )
 
     def finish(self, extra: Mapping[str, Any] | None = None) -> None:
-        """Gathers the parts' records into the manifest and declares the model complete."""
+        """Collects the parts' records in the manifest and marks the model as complete."""
         manifest = {key: value for key, value in self.manifest.items() if key != "planned"} | dict(extra or {})
         manifest["shards"] = self.manifest["planned"]
         missing = [name for name in manifest["shards"] if not self._has(name)]
@@ -245,7 +245,7 @@ class ModelReader:
     manifest: dict[str, Any]
     #: What identifies this version of the model: the SHA-256 of its manifest.
     version: str
-    #: How often the directory was opened until one version was read whole.
+    #: How many attempts it took to read one whole version.
     tries: int
 
     def __init__(self, path: PathLike, *, checksums: bool = False) -> None:
@@ -259,7 +259,7 @@ class ModelReader:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The manifest without what its writer added to the header it was given."""
+        """The manifest without the fields that its writer added."""
         return {key: value for key, value in self.manifest.items() if key not in _WRITERS_OWN}
 
     @property
@@ -303,7 +303,7 @@ def is_model(path: PathLike) -> bool:
 
 
 def keep_metrics(path: PathLike, metrics: Mapping[str, Any]) -> None:
-    """Writes beside a finished model how good it was found to be, in place of what was kept before."""
+    """Stores a finished model's metrics beside it, replacing earlier ones."""
     path = Path(path)
     if not read_manifest(path)["complete"]:
         raise ModelUnfinishedError(f"{path}: training was interrupted, so there are no metrics to keep")
@@ -322,7 +322,7 @@ def kept_metrics(path: PathLike) -> dict[str, Any] | None:
 
 
 def refuse_finished(path: PathLike) -> None:
-    """Raises where a finished model is: nothing trained could be written there."""
+    """Raises if a finished model is there: training could not write to it."""
     if (Path(path) / MANIFEST).exists() and read_manifest(Path(path))["complete"]:
         raise finished_already(path)
 
