@@ -143,7 +143,7 @@ def test_train_says_what_it_reads_estimates_and_writes(tmp_path, files):
     out = run("train", files[0], "--method", "centroid", "--model", tmp_path / "m.model", "--valid", files[1])
     assert re.search(r"488 rows × 184 features × 16 labels", out)
     assert re.search(r"per row [\d.]+ features and [\d.]+ labels; per label", out)
-    assert re.search(r"estimate   at most .* of memory \(.* are free\), model at most", out)
+    assert re.search(r"estimate   at most .* of memory \(.* free\), model at most", out)
     assert re.search(rf"model      {tmp_path / 'm.model'} \(.*B, 1 shards, [\d.]+ s\)", out)
     assert re.search(r"^P +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d$", out, re.M)
     assert re.search(r"propensities: A=0.55, B=1.5", out)
@@ -310,11 +310,11 @@ def test_other_formats(tmp_path, files):
             1,
             "error: centroid has no parameter 'colour'; its parameters are",
         ),
-        (["train", "{train}", "--set", "tfidf"], 1, "error: --set takes name=value, but was given 'tfidf'"),
+        (["train", "{train}", "--set", "tfidf"], 1, "error: --set must be name=value, but is 'tfidf'"),
         (["train", "{train}", "--seed", "1"], 1, "error: centroid has no parameter 'seed'"),
         (["train", "{train}", "--engine", "slurm"], 1, "error: engine must be one of local, ray, but is 'slurm'"),
         (["train", "{train}", "--model", "{model}"], 1, "error: .*a finished model is already there"),
-        (["train", "{train}", "--set", "threads=1"], 1, "error: --set threads=… does not go .* use --threads"),
+        (["train", "{train}", "--set", "threads=1"], 1, "error: --set threads=… is not possible; use --threads"),
         (["train", "{train}", "--set", "labels_per_shard=abc"], 1, "error: labels_per_shard must be an integer"),
         (
             ["train", "{train}", "--set", "normalize=maybe"],
@@ -349,7 +349,7 @@ def test_other_formats(tmp_path, files):
         (["predict", "{model}", "{train}", "--top-k", "0"], 1, "error: top_k must be an integer of at least 1"),
         (["predict", "{model}", "{train}", "--exclude", "law"], 1, "error: exclude"),
         (["inspect", "{bad}", "--format", "arff"], 1, "error: format must be one of xc, svmlight, npz"),
-        (["inspect", "{train}.svm", "--labels", "{train}"], 1, "--labels does not go with svmlight"),
+        (["inspect", "{train}.svm", "--labels", "{train}"], 1, "--labels cannot be used with svmlight"),
         (["inspect", "x.npz", "--one-based"], 1, "are for text files, not for .npz"),
     ],
 )

@@ -587,7 +587,7 @@ def test_the_command_line_trains_and_predicts_on_a_cluster(cluster, engine, tiny
         assert done.exit_code == 0, done.output
         outputs.append((tmp_path / "out.txt").read_bytes())
     assert outputs[0] == outputs[1] == outputs[2]
-    with pytest.raises(ParamError, match="--address goes with --engine ray, but the engine is local"):
+    with pytest.raises(ParamError, match="--address needs --engine ray, but the engine is local"):
         run("train", tmp_path / "train.txt", "--model", tmp_path / "c", "--address", "x:1")
 
 

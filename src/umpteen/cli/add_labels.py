@@ -37,10 +37,8 @@ from umpteen.cli.training import describe_work, writing
 
 def command(
     model: ModelArgument,
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Rows with the new labels only, numbered from 0 among themselves.")
-    ],
-    target: Annotated[Path, typer.Option("--model", metavar="DIR2", help="Where the grown model goes.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Rows with the new labels only, numbered from 0.")],
+    target: Annotated[Path, typer.Option("--model", metavar="DIR2", help="Where the larger model goes.")],
     threads: ThreadsOption = None,
     engine: EngineOption = ENGINE,
     address: AddressOption = None,
@@ -58,13 +56,12 @@ def command(
 ) -> None:
     """Train new labels and add them to a model, without training the old ones again.
 
-    Label i of the data gets the id L + i, where L is how many labels the model has; the ids and weights of those
-    never change. The rows may be others than those the model was trained from, but have the same features. Rows that
-    lack a new label are its negative examples, so give some of those too. New labels need names if, and only if, the
-    old ones have them.
+    If the model has L labels, label i of the data gets the id L + i; old ids and weights do not change. The rows need
+    not be those the model was trained on, but must have the same features. Rows without a new label are its negative
+    examples, so include some. New labels need names if, and only if, the old ones have them.
 
-    The model goes to a new directory, and the old one stays as it is. After an interruption --resume continues.
-    To a model of texts, give texts with label names; of those it learns the ones it does not know.
+    The larger model goes to a new directory; the old one is not changed. After an interruption --resume continues.
+    For a model trained on texts, give texts with label names; names it does not know become its new labels.
 
     umpteen add-labels eurlex.model new.txt.xz --model grown.model
     """

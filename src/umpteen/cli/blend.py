@@ -20,10 +20,10 @@ def command(
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option("--like", metavar="DIR", help="Take the rule of this blend of the same methods instead."),
+        typer.Option("--like", metavar="DIR", help="Use the rule of this blend of the same methods instead."),
     ] = None,
-    candidates: Annotated[
-        int, typer.Option("--candidates", help="Labels each model proposes for a row.", min=1)
+    n_candidates: Annotated[
+        int, typer.Option("--n-candidates", help="Labels that each model proposes per row.", min=1)
     ] = default_of("umpteen.methods.blend:Blend", "n_candidates"),
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
@@ -33,14 +33,15 @@ def command(
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
 ) -> None:
-    """Make one model of several that ranks better than each of them.
+    """Combine several models into one that ranks better than each of them.
 
-    The models must have the same features and labels. Their scores become probabilities, and the rule that makes one
-    score of those is found on held-out rows: rows the models know would favour the one that learned by heart. How
-    much each model moves scores is printed before its name. The blend is a model like any other, with copies of its
-    members in it, and is calibrated.
+    The models must have the same features and labels. Their scores become probabilities, and the rule that combines
+    these is found on held-out rows: on training rows the model that overfits most would win. The influence of each
+    model on the scores is printed before its name. The blend is a model like any other: it is calibrated, and holds
+    copies of its members.
 
-    Most accurate: train on four fifths, blend on the last, train on all, and blend those with the rule found.
+    For the best accuracy, train on four fifths, blend on the last fifth, train again on all rows, and blend those
+    models with the rule found.
 
     umpteen blend dismec.part rxml.part --heldout last.txt.xz --model part.blend
 
@@ -63,7 +64,7 @@ def command(
         blend.save(target)
     else:
         assert heldout is not None
-        blend = Blend(loaded, candidates, threads)
+        blend = Blend(loaded, n_candidates, threads)
         first = loaded[0]
         if isinstance(first, Tagger):
             corpus = read_texts(heldout, format, text_field, label_field, label_delimiter)

@@ -1,4 +1,4 @@
-"""What commands share that read texts with label names."""
+"""Options and helpers of the commands that read texts with label names."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ if TYPE_CHECKING:
 _CORPUS = "Corpus of texts"
 TextFieldOption = Annotated[
     list[str] | None,
-    typer.Option("--text-field", help="Field with the text, 'text' if not given; repeatable, joined.",
+    typer.Option("--text-field", help="Field with the text; several are joined. Default: text.",
                  rich_help_panel=_CORPUS),
 ]  # fmt: skip
 LabelFieldOption = Annotated[
     str | None,
-    typer.Option("--label-field", help="Field with the labels, 'labels' if not given.", rich_help_panel=_CORPUS),
+    typer.Option("--label-field", help="Field with the labels. Default: labels.", rich_help_panel=_CORPUS),
 ]
 LabelDelimiterOption = Annotated[
     str | None,
-    typer.Option("--label-delimiter", help="What stands between labels that come in one string.",
-                 rich_help_panel=_CORPUS),
-]  # fmt: skip
+    typer.Option("--label-delimiter", help="What separates labels in one string.", rich_help_panel=_CORPUS),
+]
 
 
 def is_corpus(path: Path, format: str | None) -> bool:
@@ -45,7 +44,7 @@ def read_texts(
     *,
     labelled: bool = True,
 ) -> Corpus:
-    """The corpus a command names; without its labels if it is only to be tagged."""
+    """Reads the corpus a command names; without its labels if it is only to be tagged."""
     from umpteen.data.corpus import read_corpus
 
     fields: dict[str, Any] = {}
@@ -57,7 +56,7 @@ def read_texts(
 
 
 def refuse_for_texts(**options: Any) -> None:
-    """Options of data files that make no sense for texts."""
+    """Raises if an option was given that only files of numbers have."""
     for name, value in options.items():
         if value is not None:
             raise ParamError(f"--{name.replace('_', '-')} is for files of numbers, not for texts")

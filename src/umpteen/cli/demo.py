@@ -14,7 +14,7 @@ from umpteen.cli.options import ThreadsOption
 if TYPE_CHECKING:
     from umpteen.tagger import Tagger
 
-#: What is compared, from the simplest to the most accurate, at settings that end in seconds on this much text.
+#: The methods compared, from the simplest to the most accurate, with settings that take seconds on this much text.
 METHODS: dict[str, dict[str, Any]] = {
     "centroid": {},
     "fastxml": {"n_trees": 20, "normalize": True},
@@ -23,7 +23,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 _EXAMPLES = 3
 
-#: ECE: expected calibration error, of scores as they come and of the probabilities learned.
+#: ECE: expected calibration error, of the raw scores and of the calibrated probabilities.
 HEADER = ("method", "P@1", "P@3", "P@5", "PSP@1", "PSP@5", "train", "model", "raw ECE", "ECE")
 
 
@@ -35,14 +35,14 @@ def command(
     package: Annotated[
         list[str] | None, typer.Option("--package", help="Read only this installed package; repeatable.")
     ] = None,
-    max_texts: Annotated[int, typer.Option("--max-texts", help="Texts at most.", min=100)] = default_of(
+    max_texts: Annotated[int, typer.Option("--max-texts", help="Most texts to read.", min=100)] = default_of(
         "umpteen.demo:gather_corpus", "max_texts"
     ),
 ) -> None:
     """See everything at work on text found on this machine, in a minute or two; nothing is downloaded.
 
-    The text is the documentation inside the Python packages that are installed: they are parsed, not run. Labels are
-    modules, parameters, exceptions. Several methods learn from four fifths of it and are judged on the rest.
+    The text is the documentation in the installed Python packages, which are parsed, not run. Labels are modules,
+    parameters, exceptions. Several methods are trained on four fifths of it and judged on the rest.
     """
     import numpy as np
     from rich.box import SIMPLE_HEAD
@@ -62,7 +62,7 @@ def command(
     if directory.exists() and any(directory.iterdir()):
         from umpteen.errors import ModelExistsError
 
-        raise ModelExistsError(f"{directory}: is not empty; name another directory, or remove it")
+        raise ModelExistsError(f"{directory}: the directory is not empty; choose another or remove it")
     directory.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     begun = time.perf_counter()
@@ -88,7 +88,7 @@ def command(
     )
 
     table = Table(
-        title="learned from four fifths, judged on the rest",
+        title="trained on four fifths, judged on the rest",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -126,7 +126,7 @@ def command(
     model = directory / f"{best}.model"
     console.print(f"[bold]Report[/]   {report}")
     console.print(
-        f'[bold]Go on[/]    umpteen suggest {model} "Return the mean of an array along an axis" --explain',
+        f'[bold]Next[/]     umpteen suggest {model} "Return the mean of an array along an axis" --explain',
         soft_wrap=True,
     )
     console.print(f"         umpteen evaluate {model} {directory}/test.jsonl")
@@ -135,7 +135,7 @@ def command(
         f"         umpteen serve {model} {others}   [dim]# a page to try them on; pip install 'umpteen\\[serve]'[/]",
         soft_wrap=True,
     )
-    console.print(f"[dim]{time.perf_counter() - begun:.0f} s in all[/]")
+    console.print(f"[dim]{time.perf_counter() - begun:.0f} s in total[/]")
 
 
 def _write_corpus(path: Path, corpus: Any) -> None:
@@ -189,11 +189,11 @@ def _write_report(
         for i in shown
     )
     text = report.page(
-        "umpteen: what the documentation on this machine teaches",
+        "umpteen: labels for the documentation on this machine",
         [
             report.paragraph(
                 f"{len(corpus):,} docstrings with {len(counts):,} labels: modules, parameters, exceptions. Four "
-                "fifths were learned from, the rest was held out; all figures are from the rest, in percent."
+                "fifths were for training; all figures are from the rest, in percent."
             ),
             report.section("Methods", report.table(HEADER, rows, marks)),
             report.section(
@@ -208,9 +208,9 @@ def _write_report(
                 "</div>",
             ),
             report.section(
-                "What a probability is worth",
+                "Can the probabilities be trusted?",
                 '<div class="row">',
-                report.figure(before.to_svg(), f"{best}: scores as they come, error {before.error:.3f}."),
+                report.figure(before.to_svg(), f"{best}: raw scores, error {before.error:.3f}."),
                 report.figure(after.to_svg(), f"{best}: after calibration, error {after.error:.3f}."),
                 "</div>",
             ),

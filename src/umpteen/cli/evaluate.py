@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def command(
     model: ModelArgument,
-    test: Annotated[Path, typer.Argument(metavar="TEST", help="Data with the right labels.")],
+    test: Annotated[Path, typer.Argument(metavar="TEST", help="Test data with labels.")],
     json: Annotated[
         str | None,
         typer.Option("--json", metavar="FILE", help="Also write all metrics as JSON; - is standard output."),
@@ -85,7 +85,7 @@ def _evaluate_rows(
 
 
 def evaluate_model(model: TrainedModel, data: Dataset, *, threads: int | None, **constants: Any) -> Metrics:
-    """Metrics of a model on a data set; label frequencies are those of its own training data."""
+    """Metrics of a model on a data set; label frequencies come from the model's training data."""
     from umpteen.evaluation.metrics import KS, evaluate
 
     labels, _ = model.predict_topk(data.X, max(KS), threads=threads)

@@ -1,4 +1,4 @@
-"""What `train` and `inspect` say about data."""
+"""Facts about data that `train` and `inspect` print."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def data_facts(data: Dataset) -> dict[str, Any]:
-    """Counts that tell whether a file was read as it was meant."""
+    """Counts that show whether a file was read as intended."""
     import numpy as np
 
     counts = np.sort(data.label_counts())[::-1]

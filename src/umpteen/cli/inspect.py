@@ -32,7 +32,7 @@ def command(
     format: FormatOption = None,
     one_based: OneBasedOption = None,
 ) -> None:
-    """Say what is in a model or a data file.
+    """Show what is in a model or a data file.
 
     umpteen inspect eurlex.model
 
@@ -52,7 +52,7 @@ def command(
 
 
 def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
-    """What the manifest and the shards of a model say; of an unfinished one, how far it came."""
+    """Facts from the manifest and the shards of a model; for an unfinished one, how far it got."""
     from umpteen.storage.manifest import read_manifest
     from umpteen.storage.store import ModelReader
     from umpteen.trained.loading import load_model

@@ -52,7 +52,7 @@ app.add_typer(peers.app, name="peers")
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     if version:
         from umpteen import __version__
 
@@ -66,13 +66,13 @@ def main() -> None:
 
 
 def run_app(app: typer.Typer) -> None:
-    """Runs commands: errors made on purpose are one line on standard error and exit code 1."""
+    """Runs commands. An expected error is one line on standard error and exit code 1."""
     try:
         app()
     except UmpteenError as error:
         _fail(str(error))
     except BrokenPipeError:
-        # The reader of our output left, as `head` does; closing quietly is what it expects.
+        # Whoever read our output has stopped, as `head` does: exit quietly.
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:

@@ -31,9 +31,7 @@ from umpteen.errors import ParamError
 
 def command(
     model: ModelArgument,
-    input: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="Rows to label; labels in the file are not looked at.")
-    ],
+    input: Annotated[Path, typer.Argument(metavar="INPUT", help="Rows to label; labels in the file are ignored.")],
     top_k: DecisionTopKOption = None,
     threshold: ThresholdOption = None,
     min_known: MinKnownOption = 0.0,
@@ -47,10 +45,10 @@ def command(
         ),
     ] = "-",
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", help="A label, by id or name, never to give; repeatable.")
+        list[str] | None, typer.Option("--exclude", help="A label to leave out, by id or name; repeatable.")
     ] = None,
     include: Annotated[
-        list[str] | None, typer.Option("--include", help="Give only such labels, by id or name; repeatable.")
+        list[str] | None, typer.Option("--include", help="Give only this label, by id or name; repeatable.")
     ] = None,
     threads: ThreadsOption = None,
     engine: EngineOption = ENGINE,
@@ -60,7 +58,7 @@ def command(
         int | None,
         typer.Option(
             "--parts",
-            help="Have Ray workers hold so many parts of the model, which all nodes must see at DIR.",
+            help="Split the model into this many parts, held by Ray workers; all nodes must see DIR.",
             rich_help_panel="Where the work is done",
             min=1,
         ),
@@ -82,7 +80,7 @@ def command(
 
     where = choose_engine(engine, threads, address=address, cpus_per_worker=cpus_per_worker)
     if parts is not None and engine != "ray":
-        raise ParamError(f"--parts goes with --engine ray, but the engine is {engine}")
+        raise ParamError(f"--parts needs --engine ray, but the engine is {engine}")
     loaded = load(model)
     trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
     if isinstance(loaded, Tagger):

@@ -12,18 +12,16 @@ from umpteen.cli.options import ModelArgument
 
 def command(
     model: ModelArgument,
-    delta: Annotated[
-        float, typer.Option("--delta", help="Weights smaller than this, whatever their sign, are dropped.")
-    ],
+    delta: Annotated[float, typer.Option("--delta", help="Drop weights whose absolute value is below this.")],
     target: Annotated[
         Path, typer.Option("--model", metavar="DIR2", help="Where the smaller model goes; must not exist.")
     ],
 ) -> None:
     """Make a smaller model without training it again.
 
-    Small weights are many and decide little: on EURLex-4K the tenth of DiSMEC's weights that is above 0.05 ranks as
-    well as all of them. `umpteen evaluate` tells what a delta costs on other data. The model that is pruned stays as
-    it is, and no more than one of its shards is in memory.
+    Most weights are small and matter little: on EURLex-4K, the tenth of DiSMEC's weights that is above 0.05 ranks as
+    well as all of them. `umpteen evaluate` shows what a delta costs on your data. The original model is not changed,
+    and only one of its shards is in memory at a time.
 
     umpteen prune eurlex.model --delta 0.05 --model small.model
     """

@@ -12,8 +12,8 @@ import typer
 from umpteen.cli.defaults import default_of
 from umpteen.errors import MissingExtraError, ParamError
 
-_ACCESS = "Who may ask"
-_RELOADING = "New models"
+_ACCESS = "Access"
+_RELOADING = "Reloading"
 _LOGGING = "Log"
 _LIMITS = "Limits"
 
@@ -28,16 +28,16 @@ def command(
         typer.Argument(
             metavar="DIR…",
             help="Model directories, the default one first; ID=DIR names one. A directory of model directories is "
-            "one of versions: the last by name is served, or the one its file `current` names.",
+            "holds versions: the last by name is served, or the one named in its file `current`.",
         ),
     ],
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = _default("host"),
-    port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = _default("port"),
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = _default("host"),
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 picks a free one.")] = _default("port"),
     workers: Annotated[
-        int, typer.Option("--workers", help="Processes; they share one copy of the models.")
+        int, typer.Option("--workers", help="Number of processes; they share one copy of the models.")
     ] = _default("workers"),
     threads: Annotated[
-        int | None, typer.Option("--threads", help="Kernel threads per worker; by default the cores by the workers.")
+        int | None, typer.Option("--threads", help="Kernel threads per worker. Default: cores divided by workers.")
     ] = None,
     grace: Annotated[
         float, typer.Option("--grace", help="Seconds to finish open requests when the server is stopped.")
@@ -46,37 +46,37 @@ def command(
         Path | None,
         typer.Option(
             "--token-file", metavar="FILE", rich_help_panel=_ACCESS,
-            help="Tokens that clients must send, one a line, each after its name; read again when the file changes. "
-            "Or one token in $UMPTEEN_TOKEN.",
+            help="File with the tokens that clients must send, a name and a token per line; reread when it changes. "
+            "A single token may be in $UMPTEEN_TOKEN instead.",
         ),
     ] = None,
     allowed_hosts: Annotated[
         str | None,
         typer.Option(
             "--allowed-hosts", metavar="NAME,…", rich_help_panel=_ACCESS,
-            help="Names by which clients may call this server, beside localhost and the address it listens at; "
-            "*.example.org for all below one, * for all.",
+            help="Host names of this server, besides localhost and the address it listens on; *.example.org stands "
+            "for all subdomains, * for any name.",
         ),
     ] = None,
     cors_origins: Annotated[
         str | None,
         typer.Option(
             "--cors-origins", metavar="ORIGIN,…", rich_help_panel=_ACCESS,
-            help="Web sites whose pages may ask this server, such as https://example.org; * for all.",
+            help="Web sites whose pages may call this server, such as https://example.org; * for all.",
         ),
     ] = None,
     watch: Annotated[
         float,
         typer.Option(
             "--watch", rich_help_panel=_RELOADING,
-            help="Seconds between looks at model directories and token file; 0 looks on SIGHUP only.",
+            help="Seconds between checks of model directories and token file; 0 checks on SIGHUP only.",
         ),
     ] = _default("watch"),
     verify: Annotated[
         bool,
         typer.Option(
             "--verify", rich_help_panel=_RELOADING,
-            help="Compare every byte of a model with its checksums before it is served.",
+            help="Compare every byte of a model with its checksums before serving it.",
         ),
     ] = _default("verify"),
     reload_timeout: Annotated[
@@ -84,62 +84,62 @@ def command(
         typer.Option("--reload-timeout", rich_help_panel=_RELOADING, help="Seconds to open and try a changed model."),
     ] = _default("reload_timeout"),
     log_format: Annotated[
-        str, typer.Option("--log-format", metavar="text|json", rich_help_panel=_LOGGING, help="Form of a line.")
+        str, typer.Option("--log-format", metavar="text|json", rich_help_panel=_LOGGING, help="Format of the log.")
     ] = _default("log_format"),
     log_level: Annotated[
         str,
         typer.Option(
-            "--log-level", metavar="debug|info|warning|error", rich_help_panel=_LOGGING, help="Least that is written."
+            "--log-level", metavar="debug|info|warning|error", rich_help_panel=_LOGGING, help="Lowest level to log."
         ),
     ] = _default("log_level"),
     access_log: Annotated[
-        bool, typer.Option("--access-log", rich_help_panel=_LOGGING, help="Write a line for each request.")
+        bool, typer.Option("--access-log", rich_help_panel=_LOGGING, help="Log every request.")
     ] = _default("access_log"),
     max_body_bytes: Annotated[
-        int, typer.Option("--max-body-bytes", help="Of a request.", rich_help_panel=_LIMITS)
+        int, typer.Option("--max-body-bytes", help="Largest request body.", rich_help_panel=_LIMITS)
     ] = _default("max_body_bytes"),
     max_characters: Annotated[
-        int, typer.Option("--max-characters", help="Of a text.", rich_help_panel=_LIMITS)
+        int, typer.Option("--max-characters", help="Longest text.", rich_help_panel=_LIMITS)
     ] = _default("max_characters"),
     max_documents: Annotated[
-        int, typer.Option("--max-documents", help="In a batch.", rich_help_panel=_LIMITS)
+        int, typer.Option("--max-documents", help="Most texts in a batch.", rich_help_panel=_LIMITS)
     ] = _default("max_documents"),
     max_waiting: Annotated[
         int,
-        typer.Option("--max-waiting", help="Texts that may wait for a model; more get 503.", rich_help_panel=_LIMITS),
+        typer.Option("--max-waiting", help="Most texts waiting for a model; more get 503.", rich_help_panel=_LIMITS),
     ] = _default("max_waiting"),
     max_bytes_in_flight: Annotated[
         int,
         typer.Option(
             "--max-bytes-in-flight", rich_help_panel=_LIMITS,
-            help="Of requests being read and answers being written, in a worker; more get 503.",
+            help="Most bytes of requests being read and answers being written, per worker; more get 503.",
         ),
     ] = _default("max_bytes_in_flight"),
     max_header_bytes: Annotated[
-        int, typer.Option("--max-header-bytes", help="Of a request's header.", rich_help_panel=_LIMITS)
+        int, typer.Option("--max-header-bytes", help="Largest request header.", rich_help_panel=_LIMITS)
     ] = _default("max_header_bytes"),
     max_connections: Annotated[
         int,
         typer.Option(
             "--max-connections", rich_help_panel=_LIMITS,
-            help="Of a worker; the one that has been idle longest makes room.",
+            help="Most connections per worker; beyond that, the one idle longest is closed.",
         ),
     ] = _default("max_connections"),
     max_connections_per_client: Annotated[
         int,
-        typer.Option("--max-connections-per-client", rich_help_panel=_LIMITS, help="Of one address, in a worker."),
+        typer.Option("--max-connections-per-client", rich_help_panel=_LIMITS, help="Most per address and worker."),
     ] = _default("max_connections_per_client"),
     timeout: Annotated[
         float,
         typer.Option(
             "--timeout", rich_help_panel=_LIMITS,
-            help="Seconds for a header to arrive, a body to arrive, an answer to be made, a client to read on.",
+            help="Seconds for each step: receive a header, receive a body, make an answer, wait for the reader.",
         ),
     ] = _default("timeout"),
     idle_timeout: Annotated[
         float,
         typer.Option(
-            "--idle-timeout", rich_help_panel=_LIMITS, help="Seconds a connection may rest between two requests."
+            "--idle-timeout", rich_help_panel=_LIMITS, help="Seconds a connection may be idle between requests."
         ),
     ] = _default("idle_timeout"),
     stuck_after: Annotated[
@@ -152,7 +152,7 @@ def command(
 ) -> None:  # fmt: skip
     """Serve models over HTTP, with a page for people and an API for programs.
 
-    A model that is trained anew in its place is taken up without a restart. Ctrl-C finishes what was accepted.
+    A model that is replaced on disk is reloaded without a restart. Ctrl-C finishes accepted requests, then stops.
 
     umpteen serve tags.model
 
@@ -165,7 +165,7 @@ def command(
     ]
     if missing:
         raise MissingExtraError(
-            f"umpteen serve needs {', '.join(missing)}. Install what is missing with: pip install 'umpteen[serve]'"
+            f"umpteen serve needs {', '.join(missing)}. Install them with: pip install 'umpteen[serve]'"
         )
     from umpteen.serving.logs import set_up
     from umpteen.serving.server import choose, serve
@@ -207,7 +207,7 @@ def command(
         typer.echo(f"{name:16} {_describe(path, loaded)}")
     del opened
     if not settings.make_tokens() and host not in ("127.0.0.1", "::1", "localhost"):
-        typer.echo("note: everybody who reaches this address may ask; --token-file asks for a token", err=True)
+        typer.echo("note: anyone who can reach this address can use the server; --token-file changes that", err=True)
     raise typer.Exit(serve(settings, paths, lambda address: typer.echo(f"serving at {address} (Ctrl-C stops)")))
 
 
@@ -219,8 +219,7 @@ def _token_from_environment() -> str | None:
     token = os.environ.get("UMPTEEN_TOKEN")
     if token == "":
         raise ParamError(
-            "UMPTEEN_TOKEN is set, but empty: a server that was meant to ask for a token would let everybody in; "
-            "give it a token, or unset it"
+            "UMPTEEN_TOKEN must hold a token or be unset, but is empty: the server would let everyone in"
         )
     return token
 

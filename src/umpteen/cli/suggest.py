@@ -25,10 +25,10 @@ def command(
     top_k: DecisionTopKOption = None,
     threshold: ThresholdOption = None,
     min_known: MinKnownOption = 0.0,
-    exclude: Annotated[list[str] | None, typer.Option("--exclude", help="A label never to give; repeatable.")] = None,
-    include: Annotated[list[str] | None, typer.Option("--include", help="Give only such labels; repeatable.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--exclude", help="A label to leave out; repeatable.")] = None,
+    include: Annotated[list[str] | None, typer.Option("--include", help="Give only this label; repeatable.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also show which words spoke for and against the labels.")
+        bool, typer.Option("--explain", help="Also show the words for and against each label.")
     ] = False,
     html: Annotated[
         Path | None,

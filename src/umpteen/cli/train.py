@@ -50,16 +50,16 @@ def command(
     model: ModelOption = Path("umpteen.model"),
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; may be given several times."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; repeatable."),
     ] = None,
     valid: Annotated[
         Path | None, typer.Option("--valid", metavar="FILE", help="Data to evaluate the finished model on.")
     ] = None,
     valid_labels: Annotated[
-        Path | None, typer.Option("--valid-labels", metavar="FILE", help="Their labels, where they are apart.")
+        Path | None, typer.Option("--valid-labels", metavar="FILE", help="Its labels, if separate.")
     ] = None,
     threads: ThreadsOption = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of methods that draw random numbers.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the method's random numbers.")] = None,
     engine: EngineOption = ENGINE,
     address: AddressOption = None,
     cpus_per_worker: CpusOption = None,
@@ -93,8 +93,8 @@ def command(
 ) -> None:
     """Train a model and write it to a directory.
 
-    Shards of the model appear there as they finish; after an interruption --resume continues with the rest. From
-    texts (.jsonl, .csv, .tsv, .parquet) the model takes texts and gives label names.
+    Shards of the model appear there as they finish; after an interruption --resume continues with the rest. A model
+    trained on texts (.jsonl, .csv, .tsv, .parquet) takes texts and gives label names.
 
     umpteen train train.txt.xz --method centroid --model eurlex.model --valid test.txt.xz
 
@@ -110,7 +110,7 @@ def command(
     cls.check_param_names(params)
     for name in ("threads", "engine"):
         if name in params:
-            raise ParamError(f"--set {name}=… does not go with this command; use --{name}")
+            raise ParamError(f"--set {name}=… is not possible; use --{name}")
     where = choose_engine(
         engine, threads, keep_going=keep_going, address=address, cpus_per_worker=cpus_per_worker, write=write
     )
@@ -139,7 +139,7 @@ def command(
     if held_out is not None:
         from umpteen.cli.evaluate import evaluate_model
 
-        _tell_metrics(valid, evaluate_model(estimator.fitted(), held_out, threads=threads), model)
+        _report_metrics(valid, evaluate_model(estimator.fitted(), held_out, threads=threads), model)
 
 
 def _train_on_texts(
@@ -156,7 +156,9 @@ def _train_on_texts(
     from umpteen.tagger import DEFAULT_FEATURES, Tagger
     from umpteen.text.tfidf import Tfidf
 
-    settings = Tfidf(**DEFAULT_FEATURES).set_params(threads=estimator.threads, **parse_settings(features))
+    settings = Tfidf(**DEFAULT_FEATURES).set_params(
+        threads=estimator.threads, **parse_settings(features, "--features")
+    )
     tagger = Tagger(estimator, settings, calibration)
     started = time.perf_counter()
     corpus = read_texts(train, format, *fields)
@@ -164,14 +166,14 @@ def _train_on_texts(
     held_out = read_texts(valid, format, *fields) if valid is not None else None
     started = time.perf_counter()
     vectorizer, data = tagger.prepare(corpus.texts, corpus.labels)
-    describe_work(Path("its words"), data, time.perf_counter() - started, estimator)
+    describe_work(Path("tf-idf rows"), data, time.perf_counter() - started, estimator)
     with writing(model):
         tagger.train(vectorizer, data, model, resume=resume, progress=True)
     if held_out is not None:
-        _tell_metrics(valid, tagger.evaluate(held_out.texts, held_out.labels), model)
+        _report_metrics(valid, tagger.evaluate(held_out.texts, held_out.labels), model)
 
 
-def _tell_metrics(valid: Path | None, metrics: Metrics, model: Path) -> None:
+def _report_metrics(valid: Path | None, metrics: Metrics, model: Path) -> None:
     """Prints how good a model is, and keeps it with the model."""
     from umpteen.storage.store import keep_metrics
 

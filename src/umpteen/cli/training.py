@@ -1,4 +1,4 @@
-"""What `train` and `add-labels` say before, during and after their work."""
+"""What commands that train print before, during and after their work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, made: str = "model") -> None:
-    """Prints the data, the method, the memory it will take, and how large what is made will be."""
+    """Prints the data, the method, the memory it needs, and the size of what it makes."""
     from umpteen.memory import available_memory, format_bytes
 
     typer.echo(f"data       {path} ({seconds:.1f} s)")
@@ -28,14 +28,14 @@ def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, mad
     typer.echo(f"method     {estimator!r}")
     typer.echo(
         f"estimate   at most {format_bytes(estimate.peak_bytes)} of memory"
-        + (f" ({format_bytes(available)} are free)" if available is not None else "")
+        + (f" ({format_bytes(available)} free)" if available is not None else "")
         + f", {made} at most {format_bytes(estimate.model_bytes)}"
     )
 
 
 @contextlib.contextmanager
-def writing(model: Path) -> Iterator[None]:
-    """Around work that writes a model: prints its size and time, or, if it was interrupted, how to continue."""
+def writing(model: Path, to_continue: str = "run again with --resume") -> Iterator[None]:
+    """Wraps work that writes a model: prints its size and time or, if interrupted, how to continue."""
     from umpteen.memory import format_bytes
     from umpteen.storage.remote import open_model
 
@@ -43,7 +43,7 @@ def writing(model: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; finished shards are kept in {model}: run again with --resume", err=True)
+        typer.echo(f"interrupted; finished shards are kept in {model}: {to_continue}", err=True)
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - started
     reader = open_model(model)

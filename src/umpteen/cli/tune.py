@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 
 
 def command(
-    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data; a part of it is held out.")],
-    method: Annotated[str, typer.Option("--method", help="Whose settings to tune.")] = "dismec",
-    trials: Annotated[int, typer.Option("--trials", help="Settings to try.", min=1)] = default_of(
+    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data; part of it is held out.")],
+    method: Annotated[str, typer.Option("--method", help="The method to tune.")] = "dismec",
+    trials: Annotated[int, typer.Option("--trials", help="Number of settings to try.", min=1)] = default_of(
         "umpteen.tuning:tune", "trials"
     ),
     metric: Annotated[str, typer.Option("--metric", help="P@k, nDCG@k or PSP@k; k is 1, 3 or 5.")] = default_of(
         "umpteen.tuning:tune", "metric"
     ),
-    heldout: Annotated[float, typer.Option("--heldout", help="Share of the rows to judge by.")] = default_of(
+    heldout: Annotated[float, typer.Option("--heldout", help="Share of the rows held out to judge by.")] = default_of(
         "umpteen.tuning:tune", "heldout"
     ),
-    journal: Annotated[Path, typer.Option("--journal", help="Where trials are written; run again to go on.")] = Path(
+    journal: Annotated[Path, typer.Option("--journal", help="File of trials; run again to continue.")] = Path(
         "umpteen.tuning"
     ),
     model: Annotated[
-        Path | None, typer.Option("--model", metavar="DIR", help="Train on all rows with the best settings, to here.")
+        Path | None, typer.Option("--model", metavar="DIR", help="Also train on all rows with the best settings.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter to set and not to tune; repeatable."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter to fix instead of tuning it; repeatable."),
     ] = None,
     json: Annotated[
         str | None,
         typer.Option("--json", metavar="FILE", help="Also write all trials as JSON; - is standard output."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of held-out rows and of the search.")] = default_of(
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and of the search.")] = default_of(
         "umpteen.tuning:tune", "seed"
     ),
     threads: ThreadsOption = None,
@@ -68,10 +68,10 @@ def command(
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
 ) -> None:
-    """Find good settings of a method by trying them on held-out training rows.
+    """Find good settings for a method by trying them on held-out training rows.
 
-    Bad settings are given up early. Trials are kept in a journal: after an interruption, or to try more, run the same
-    command again. The first trial is the defaults.
+    Bad trials are stopped early. All trials are kept in a journal: after an interruption, or to try more, run the
+    same command again. The first trial uses the defaults.
 
     umpteen tune train.txt.xz --method fastxml --trials 40 --metric PSP@5 --model tuned.model
     """
@@ -105,7 +105,7 @@ def command(
     if model is None:
         return
     estimator: Any = found.make(threads=threads)
-    with writing(model):
+    with writing(model, "run the same command again"):
         if tagger is not None:
             tagger.set_params(method=estimator).train(features, data, model, progress=True)
         else:
@@ -117,7 +117,7 @@ def describe(found: Tuning) -> str:
     whole = [trial for trial in found.trials if trial.value is not None]
     best = sorted(whole, key=lambda trial: -(trial.value or 0.0))[:5]
     lines = [
-        f"trials     {len(found.trials)}, of which {len(found.trials) - len(whole)} were given up early",
+        f"trials     {len(found.trials)}, of which {len(found.trials) - len(whole)} were stopped early",
         f"defaults   {found.metric} {found.default_value:.2f} on held-out rows",
     ]
     for trial in best:
