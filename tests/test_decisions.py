@@ -24,8 +24,8 @@ from umpteen.tagger import why_none
 
 from .test_tagger import cooking  # noqa: F401  (a fixture)
 
-FISH = "cod herring salmon trout boat net sea harbour".split()
-TAX = "income wine duty levy rate return audit customs".split()
+FISH = ["cod", "herring", "salmon", "trout", "boat", "net", "sea", "harbour"]
+TAX = ["income", "wine", "duty", "levy", "rate", "return", "audit", "customs"]
 
 
 def two_labels(n_texts: int) -> tuple[list[str], list[list[str]]]:
