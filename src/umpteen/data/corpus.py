@@ -389,6 +389,10 @@ def _iter_annif_tsv(path: PathLike, lines: Iterator[str], fields: _Fields) -> It
         yield Record(text, [] if fields.labels is None else list(labels))
 
 
+#: What pyarrow raises beside its own exceptions: on damaged pages, columns of other lengths, texts that are no UTF-8.
+_BAD_PARQUET = (OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, AttributeError)
+
+
 def _iter_parquet(path: PathLike, fields: _Fields) -> Iterator[Record]:
     pyarrow = _import_pyarrow("reading Parquet")
     if not Path(path).exists():
@@ -400,7 +404,11 @@ def _iter_parquet(path: PathLike, fields: _Fields) -> Iterator[Record]:
                 return (batch.to_pydict() for batch in file.iter_batches(_ROWS, columns=names))
 
             yield from _iter_frame(file.schema_arrow.names, slices, fields, path)
-    except pyarrow.lib.ArrowException as error:
+    except DataError:
+        raise
+    except (pyarrow.lib.ArrowException, *_BAD_PARQUET) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk's
+            raise
         raise DataError(f"{path}: not readable Parquet ({error})") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from typing import Any
 
 import numpy as np
@@ -56,11 +57,12 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
         if matrix.dtype == object:
             try:
                 matrix = matrix.astype(np.float64)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise DataError(f"{name} must hold numbers only: {error}") from error
         if matrix.dtype.kind not in "biuf":
             raise DataError(f"{name} must hold real numbers, but its type is {matrix.dtype}")
-        if matrix.dtype == np.float16:  # SciPy has no sparse float16
+        matrix = matrix.astype(matrix.dtype.newbyteorder("="), copy=False)  # SciPy has no other byte order
+        if matrix.dtype == np.float16:  # nor a sparse float16
             matrix = matrix.astype(np.float32)
     elif matrix.ndim != 2:
         raise DataError(f"{name} must have two dimensions, but has {matrix.ndim}")
@@ -69,7 +71,7 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     if max(matrix.shape) > INT32_MAX:
         raise DataError(f"{name} may have at most {INT32_MAX} rows and columns, but its shape is {matrix.shape}")
     if is_sparse:
-        _check_indices(matrix, name)
+        matrix = _check_sparse(matrix, name)
     if values and _is_right(matrix):
         return matrix  # type: ignore[no-any-return]
     csr: Csr = sp.csr_matrix(matrix)
@@ -114,8 +116,84 @@ def _is_right(matrix: Any) -> bool:
     )
 
 
+def _check_sparse(matrix: Any, name: str) -> Any:
+    """Refuses what SciPy would crash on: it trusts the arrays of a matrix once made. Returns the matrix; of formats
+    that are lists and dicts, a CSR of it."""
+    format = matrix.format
+    try:
+        if format in _RARE:
+            matrix = _RARE[format](matrix, name)
+        if matrix.format == "coo":
+            arrays = (matrix.row, matrix.col)
+        else:
+            arrays = (matrix.indptr, matrix.indices)
+        for array in (*arrays, matrix.data):
+            if array.ndim != 1 or not array.dtype.isnative:
+                raise ValueError(
+                    f"its arrays must have one dimension, in this machine's byte order: {array.dtype.str}"
+                )
+        if any(array.dtype.kind not in "iu" for array in arrays):
+            raise ValueError("its indices must be integers")
+        _check_indices(matrix, name)
+    except DataError:
+        raise
+    except (TypeError, ValueError, OverflowError, LookupError, AttributeError) as error:
+        raise DataError(f"{name} is a broken {format} matrix ({error})") from error
+    return matrix
+
+
+def _from_lil(matrix: Any, name: str) -> Csr:
+    n_rows = matrix.shape[0]
+    lengths = [len(row) for row in matrix.rows]
+    if len(lengths) != n_rows or lengths != [len(row) for row in matrix.data]:
+        raise ValueError("each row must have as many columns as values")
+    indices = np.fromiter((operator.index(i) for row in matrix.rows for i in row), np.int64, sum(lengths))
+    data = np.fromiter((value for row in matrix.data for value in row), matrix.dtype, sum(lengths))
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    return _unchecked_csr(data, indices, indptr, matrix.shape)
+
+
+def _from_dok(matrix: Any, name: str) -> Csr:
+    places = np.array([(operator.index(i), operator.index(j)) for i, j in matrix.keys()], np.int64)  # noqa: SIM118
+    places = places.reshape(len(matrix.keys()), 2)
+    data = np.fromiter(matrix.values(), matrix.dtype, len(places))
+    for axis, size in enumerate(matrix.shape):
+        _check_range(places[:, axis], size, name)
+    csr: Csr = sp.csr_matrix((data, (places[:, 0], places[:, 1])), shape=matrix.shape)
+    return csr
+
+
+def _from_dia(matrix: Any, name: str) -> Csr:
+    offsets, data = np.asarray(matrix.offsets), matrix.data
+    if offsets.dtype.kind not in "iu" or data.ndim != 2 or offsets.shape != data.shape[:1]:
+        raise ValueError("each diagonal must have an offset")
+    csr: Csr = sp.csr_matrix(sp.dia_matrix((data.astype(data.dtype.newbyteorder("=")), offsets), shape=matrix.shape))
+    return csr
+
+
+def _from_bsr(matrix: Any, name: str) -> Csr:
+    n, rows, columns = matrix.data.shape
+    blocks = (matrix.shape[0] // max(rows, 1), matrix.shape[1] // max(columns, 1))
+    if (blocks[0] * rows, blocks[1] * columns) != matrix.shape or n != len(matrix.indices):
+        raise ValueError("its blocks must fill it")
+    outline = _unchecked_csr(np.ones(n, np.float32), matrix.indices, matrix.indptr, blocks)
+    _check_sparse(outline, f"the outline of {name}")
+    csr: Csr = sp.csr_matrix(matrix)
+    return csr
+
+
+#: Formats that are turned into CSR before anything of SciPy's looks at them.
+_RARE = {"lil": _from_lil, "dok": _from_dok, "dia": _from_dia, "bsr": _from_bsr}
+
+
+def _unchecked_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Csr:
+    """Arrays as they are, to be looked at."""
+    matrix: Csr = sp.csr_matrix(shape, dtype=np.float32)
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+    return matrix
+
+
 def _check_indices(matrix: Any, name: str) -> None:
-    """Refuses what SciPy would crash on: it trusts the indices of a matrix once made."""
     for axis, format in enumerate(("csr", "csc")):
         if matrix.format != format:
             continue
@@ -126,6 +204,8 @@ def _check_indices(matrix: Any, name: str) -> None:
             raise DataError(f"{name}'s indptr must rise from 0 to its {len(indices)} indices, but does not")
         _check_range(indices, n_minor, name)
     if matrix.format == "coo":
+        if not len(matrix.row) == len(matrix.col) == len(matrix.data):
+            raise DataError(f"{name} must have a row and a column for each of its {len(matrix.data)} values")
         _check_range(matrix.row, matrix.shape[0], name)
         _check_range(matrix.col, matrix.shape[1], name)
 
