@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from umpteen.models.explanation import Explanation
+from umpteen.printing import printable
 from umpteen.text.tfidf import Tfidf
 
 #: Words that are listed one by one; the others are added up.
@@ -92,7 +93,7 @@ class TextExplanation:
     def __str__(self) -> str:
         lines = [self._headline()]
         lines += [f"  {line.value:+8.3f}  {line.text}" for line in self.account()]
-        return "\n".join([*lines, *self._notes()])
+        return "\n".join(printable(line) for line in [*lines, *self._notes()])
 
     def _headline(self) -> str:
         probability = f", probability {self.probability:.2f}" if self.probability is not None else ""
@@ -109,21 +110,25 @@ class TextExplanation:
         from rich.console import Group
         from rich.text import Text
 
-        shown = Text(self.text[:2000])
+        shown, at = Text(), 0
         for start, end, strength in self._strengths():
             if end <= 2000 and abs(strength) >= 0.05:
                 shade = int(60 + 110 * min(1.0, abs(strength)))
                 colour = f"on rgb(0,{shade},40)" if strength > 0 else f"on rgb({shade},20,20)"
-                shown.stylize(f"white {colour}" + (" bold" if abs(strength) > 0.5 else ""), start, end)
-        head = Text(self._headline(), style="bold")
+                shown.append(printable(self.text[at:start], lines=True))
+                style = f"white {colour}" + (" bold" if abs(strength) > 0.5 else "")
+                shown.append(printable(self.text[start:end], lines=True), style)
+                at = end
+        shown.append(printable(self.text[at:2000], lines=True))
+        head = Text(printable(self._headline()), style="bold")
         largest = max((abs(value) for _, value in self.words), default=1.0) or 1.0
         table = Text()
         for line in self.account():
             bar = "█" * max(1, round(16 * abs(line.value) / largest)) if line.kind == "word" else ""
             colour = "green" if line.value > 0 else "red"
             table.append(f"  {line.value:+8.3f} ", style="bold" if line.kind == "sum" else "dim")
-            table.append(f"{bar:<17}", style=colour).append(f"{line.text}\n", style=_STYLES[line.kind])
-        notes = Text("\n".join(self._notes()), style="dim")
+            table.append(f"{bar:<17}", style=colour).append(f"{printable(line.text)}\n", style=_STYLES[line.kind])
+        notes = Text("\n".join(map(printable, self._notes())), style="dim")
         return Group(head, shown, table, notes) if notes.plain else Group(head, shown, table)
 
     def to_html(self) -> str:

@@ -33,6 +33,7 @@ from umpteen.cli.options import (
     read_data,
 )
 from umpteen.cli.training import describe_work, writing
+from umpteen.printing import printable
 
 
 def command(
@@ -83,7 +84,8 @@ def command(
             loaded.method.set_params(threads=threads, engine=where)
         with writing(target):
             loaded.add_labels(corpus.texts, corpus.labels, target, resume=resume, progress=True)
-        typer.echo(f"labels     {n_old:,} as before, and new: {', '.join(loaded.classes_[n_old : n_old + 20])}")
+        new = ", ".join(loaded.classes_[n_old : n_old + 20])
+        typer.echo(f"labels     {n_old:,} as before, and new: {printable(new)}")
         return
     method = method_of(loaded) if loaded.method in METHODS else None
     if not hasattr(method, "add_labels"):

@@ -10,6 +10,7 @@ import typer
 
 from umpteen.cli.defaults import default_of
 from umpteen.cli.options import ThreadsOption
+from umpteen.printing import printable
 
 if TYPE_CHECKING:
     from umpteen.tagger import Tagger
@@ -157,14 +158,15 @@ def _show_example(console: Any, tagger: Any, text: str, truth: list[str]) -> Non
     from rich.padding import Padding
     from rich.text import Text
 
-    console.print(Padding(Text(" ".join(text.split())[:400], style="dim"), (0, 2)))
+    console.print(Padding(Text(printable(" ".join(text.split())[:400]), style="dim"), (0, 2)))
     for name, value in tagger.suggest(text, 5):
         right = name in truth
         mark = ("✓ ", "green") if right else ("  ", "")
-        console.print(Text.assemble("    ", mark, f"{name:<32} {value:4.2f} ", ("█" * round(24 * value), "cyan")))
+        shown = f"{printable(name):<32} {value:4.2f} "
+        console.print(Text.assemble("    ", mark, shown, ("█" * round(24 * value), "cyan")))
     why = tagger.explain(text)
-    words = [word for word, value in why.words if value > 0][:5]
-    console.print(Text.assemble("    why ", (why.label, "bold"), ": ", (", ".join(words), "green"), "\n"))
+    words = printable(", ".join([word for word, value in why.words if value > 0][:5]))
+    console.print(Text.assemble("    why ", (printable(why.label), "bold"), ": ", (words, "green"), "\n"))
 
 
 def _write_report(

@@ -16,6 +16,7 @@ from umpteen.cli.options import (
     read_data,
     write_json,
 )
+from umpteen.printing import printable
 
 
 def command(
@@ -40,7 +41,7 @@ def command(
     """
     if path.is_dir():
         facts = model_facts(path, checksums)
-        text = "\n".join(f"{key:20} {_show(value)}" for key, value in facts.items())
+        text = "\n".join(f"{key:20} {printable(_show(value))}" for key, value in facts.items())
     else:
         data = read_data(path, format=format, labels=labels, one_based=one_based, threads=threads)
         facts = data_facts(data)
@@ -58,14 +59,20 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     from umpteen.trained.loading import load_model
 
     manifest = read_manifest(path)
+    reader = ModelReader(path, checksums=checksums) if manifest["complete"] else None
+    manifest = manifest if reader is None else reader.manifest  # by now there may be another
     keys = ("method", "params", "n_train_rows", "n_features", "n_labels", "preprocessing", "umpteen_version")
     facts = {key: manifest.get(key) for key in ("format_version", "complete", *keys)}
-    if not manifest["complete"]:
+    if reader is None:
         done = sum((path / name).exists() for name in manifest["planned"])
         return facts | {"shards_done": done, "shards_planned": len(manifest["planned"])}
-    model = load_model(path, checksums=checksums)
-    reader = ModelReader(path)
-    facts |= {"shards": len(reader.shard_names), "bytes": reader.n_bytes(), **model.scorer.describe()}
+    model = load_model(reader)
+    facts |= {
+        "version": reader.version,
+        "shards": len(reader.shard_names),
+        "bytes": reader.n_bytes(),
+        **model.scorer.describe(),
+    }
     facts["label_names"] = model.label_names is not None
     facts["features"] = manifest["text"].get("features") if isinstance(manifest.get("text"), dict) else "numbers"
     facts["calibrated"] = model.calibration is not None

@@ -23,6 +23,7 @@ from umpteen.cli import (
     tune,
 )
 from umpteen.errors import UmpteenError
+from umpteen.printing import printable
 
 app = typer.Typer(
     name="umpteen",
@@ -82,5 +83,5 @@ def run_app(app: typer.Typer) -> None:
 
 
 def _fail(message: str) -> None:
-    typer.echo(f"error: {message}", err=True)
+    typer.echo(f"error: {printable(message, lines=True)}", err=True)
     sys.exit(1)

@@ -211,7 +211,9 @@ def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]
 
 def write_json(target: str, value: Any) -> None:
     """JSON to a file, or to standard output for "-"."""
-    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    from umpteen.printing import format_json
+
+    text = format_json(value, indent=1) + "\n"
     if target == "-":
         typer.echo(text, nl=False)
     else:

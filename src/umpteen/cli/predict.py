@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,6 +26,7 @@ from umpteen.cli.options import (
     parse_number,
 )
 from umpteen.errors import ParamError
+from umpteen.printing import format_json
 
 
 def command(
@@ -142,7 +142,7 @@ def _json_lines(labels: Any, scores: Any, names: Any) -> Iterator[bytes]:
         row: dict[str, Any] = {"labels": [label for label, _ in kept], "scores": [score for _, score in kept]}
         if names is not None:
             row["names"] = [names[label] for label, _ in kept]
-        yield (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        yield (format_json(row) + "\n").encode()
 
 
 def _write_matrix(output: str, labels: Any, scores: Any, n_labels: int) -> None:

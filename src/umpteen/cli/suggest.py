@@ -17,6 +17,7 @@ from umpteen.cli.options import (
     write_json,
 )
 from umpteen.errors import ParamError
+from umpteen.printing import printable
 
 
 def command(
@@ -63,8 +64,9 @@ def command(
     unknown, n_words = int(rows.words.unknown[0]), int(rows.words.total[0])
     if json != "-":
         console = Console(highlight=False)
-        width = max((len(name) for name, _ in found), default=0)
-        for rank, (name, value) in enumerate(found):
+        names = [printable(name) for name, _ in found]
+        width = max(map(len, names), default=0)
+        for rank, (name, (_, value)) in enumerate(zip(names, found, strict=True)):
             bar = "█" * round(30 * value)
             console.print(Text.assemble(f"{name:<{width}}  {value:5.2f}  ", (bar, "cyan")))
             if explain:
@@ -76,7 +78,7 @@ def command(
     if html is not None:
         from umpteen.data.files import write_bytes
 
-        write_bytes(html, [_page("\n".join(part.to_html() for part in explanations)).encode()])
+        write_bytes(html, [_page("\n".join(part.to_html() for part in explanations)).encode("utf-8", "replace")])
     if json is not None:
         facts: dict[str, Any] = {
             "suggestions": [{"label": name, "probability": value} for name, value in found],
