@@ -2,8 +2,8 @@
 
     pip install atheris; apt-get install clang
     python -m tests.fuzz text --cpu-minutes 30       # cpp/fuzz/text_reader_fuzz.cpp: libFuzzer with ASan and UBSan
-    python -m tests.fuzz readers --cpu-minutes 30    # JSONL, CSV, TSV, npz, svmlight, names: atheris
-    python -m tests.fuzz loader --cpu-minutes 30     # damaged model directories of every family: atheris
+    python -m tests.fuzz readers --cpu-minutes 30    # JSONL, CSV, TSV, npz, svmlight, names, streams: atheris
+    python -m tests.fuzz loader --cpu-minutes 30     # damaged model directories, special files in them: atheris
     python -m tests.fuzz http --cpu-minutes 30       # requests to the server's application: atheris
     python -m tests.fuzz sockets --cpu-minutes 30    # bytes to the server's sockets: atheris
     python -m tests.fuzz models --mutations 20000    # damaged model directories, drawn, in processes of their own

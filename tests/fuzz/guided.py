@@ -47,6 +47,9 @@ def seeds(target: str) -> Iterator[bytes]:
         for format, text in texts.items():
             for how in (0, 1, 2, 8, 16):
                 yield bytes([format, how]) + text
+        for how in (32, 96, 160, 224):  # in streams: gzip, bzip2, xz, Zstandard
+            for damage in (b"\0", b"\x01", b"U", b"\xff"):
+                yield bytes([0, how]) + damage + texts[0] * 3
         file = scratch() / "seed.npz"
         umpteen.write_npz(umpteen.make_synthetic(3, 4, 2, labels_per_row=1, features_per_row=2, seed=0), file)
         yield b"\x04\x00" + file.read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import tempfile
@@ -52,13 +53,27 @@ class Bytes:
         return self._at < len(self._data)
 
 
+class Raw(str):
+    """A number as it is written in a file, which no Python value need be."""
+
+
 #: What a value in a manifest is replaced by.
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 7, 255, 65536, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**70, 0.5, -0.0, 1e-30,
     1e30, 1e308, float("inf"), float("nan"), "", "x", "float16", "float32", "int64", "uint8", "cosine", "auto",
     "../../../etc/passwd", "/dev/zero", "shard-00000", "labels", "é\ud800", [], [0], [1, 2], ["shard-00000"], {},
-    {"a": 1}, [[[[]]]],
+    {"a": 1}, [[[[]]]], 2**63 - 1, -(2**63), Raw("9" * 400), Raw("-" + "9" * 400), Raw("1e400"), Raw("9" * 5000),
+    Raw("NaN"), Raw("0." + "0" * 400 + "1"), [1, 1000], [1, 10], "(?:|(?:)){60}x", r"\w{32,}", r"(\w+)+x",
+    r"\w+(?:-\w+)*",
 )  # fmt: skip
+
+
+def to_json(value: Any) -> bytes:
+    """JSON with its raw numbers as they are written."""
+    text = json.dumps(value)
+    for raw in {item for item in VALUES if isinstance(item, Raw)}:
+        text = text.replace(f'"{raw}"', raw)
+    return text.encode("utf-8", "surrogatepass")
 
 
 def change_json(value: Any, choices: Bytes) -> str:
@@ -105,7 +120,7 @@ def change_number(manifest: Any, choices: Bytes) -> str:
     find(manifest)
     if not names:
         return "nothing"
-    name, value = choices.pick(sorted(names)), choices.pick([v for v in VALUES if isinstance(v, (int, float))])
+    name, value = choices.pick(sorted(names)), choices.pick([v for v in VALUES if isinstance(v, (int, float, Raw))])
     _set_everywhere(manifest, name, value)
     return f"{name} = {value}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import hashlib
 import json
 import os
 import random
@@ -17,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from .families import questions, train_families
-from .inputs import Bytes, Finding, change_json, change_number, scratch
+from .inputs import Bytes, Finding, change_json, change_number, scratch, to_json
 
 #: Memory a damaged model may cost beyond what was there before.
 ROOM = 1 << 30
@@ -36,16 +37,21 @@ class Directory:
         self.files = [p for p in self._original if p.name == "manifest.json" or p.suffix == ".npy"]
 
     def restore(self) -> None:
-        there = {p for p in self.path.rglob("*") if p.is_file() or p.is_symlink()}
+        there = {p for p in self.path.rglob("*") if p.is_symlink() or not p.is_dir()}
         for extra in there - self._original.keys():
             extra.unlink()
         for file, content in self._original.items():
-            if not file.is_file() or file.is_symlink() or file.read_bytes() != content:
-                file.unlink(missing_ok=True)
+            if self._is_changed(file):
+                file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink(missing_ok=True)
                 file.write_bytes(content)
 
+    def _is_changed(self, file: Path) -> bool:
+        if file.is_symlink() or not file.is_file() or file.stat().st_size != len(self._original[file]):
+            return True
+        return file.read_bytes() != self._original[file]
+
     def changed(self) -> bool:
-        return any(not f.is_file() or f.is_symlink() or f.read_bytes() != self._original[f] for f in self.files)
+        return any(map(self._is_changed, self.files))
 
     def damage(self, choices: Bytes) -> list[str]:
         """One to four changes; returns what was done."""
@@ -58,7 +64,7 @@ class Directory:
         file = choices.pick(self.files)
         if kind in ("json", "number", "text"):
             file = self.path / "manifest.json"
-        if not file.is_file():
+        if not file.is_file() or file.is_symlink() or file.stat().st_size > 1 << 22:
             return f"{file.name} is gone"
         content = bytearray(file.read_bytes())
         if kind == "bytes" and content:
@@ -73,7 +79,7 @@ class Directory:
             with contextlib.suppress(ValueError, RecursionError):
                 manifest = json.loads(content)
                 what = (change_json if kind == "json" else change_number)(manifest, choices)
-                content = bytearray(json.dumps(manifest).encode("utf-8", "surrogatepass"))
+                content = bytearray(to_json(manifest))
                 file.write_bytes(content)
                 return what
         elif kind == "text":
@@ -89,14 +95,27 @@ class Directory:
 
     def _replace_file(self, file: Path, choices: Bytes) -> str:
         other = choices.pick(self.files)
-        how = choices.pick(("swap", "gone", "link", "directory"))
+        how = choices.pick(("swap", "gone", "link", "directory", "pipe", "holes", "version"))
         if how == "swap" and other.is_file():
             a, b = file.read_bytes(), other.read_bytes()
             file.write_bytes(b)
             other.write_bytes(a)
         elif how == "link":
             file.unlink()
-            file.symlink_to(choices.pick(("/dev/null", "/nowhere", str(other))))
+            file.symlink_to(choices.pick(("/dev/null", "/dev/zero", "/proc/self/maps", "/nowhere", str(other))))
+        elif how == "pipe":
+            file.unlink()
+            os.mkfifo(file)
+        elif how == "holes":
+            os.truncate(file, choices.pick((1 << 20, 3 << 30)))
+        elif how == "directory":
+            file.unlink()
+            file.mkdir()
+        elif how == "version" and file.suffix == ".npy":  # other content of the same shape under its own header
+            content = bytearray(file.read_bytes())
+            at = content.find(b"# sha256 ")
+            content[at + 9 : at + 73] = hashlib.sha256(choices.some(4)).hexdigest().encode()
+            file.write_bytes(content)
         else:
             file.unlink(missing_ok=True)
         return f"{how} {file.parent.name}/{file.name}"

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import zstandard
+
+from umpteen.data.decompress import find_kind
 
 from .inputs import Finding, scratch
 
@@ -16,6 +23,38 @@ def _file() -> Path:
     return scratch() / "input"
 
 
+#: How the file is compressed, by two bits of the options: in streams of so many bytes, and then damaged.
+STREAMS = 48
+
+
+def compress(content: bytes, how: int, damage: int) -> bytes:
+    """A file of several streams; with damage, one byte of it is another."""
+    kinds = (gzip.compress, bz2.compress, lzma.compress, zstandard.ZstdCompressor(write_checksum=True).compress)
+    compressed = [
+        kinds[how](content[i : i + STREAMS]) for i in range(0, max(1, min(len(content), 20 * STREAMS)), STREAMS)
+    ]
+    file = bytearray(b"".join(compressed) + kinds[how](content[20 * STREAMS :]))
+    if damage:
+        file[damage * 7919 % len(file)] ^= damage
+    return bytes(file)
+
+
+def try_streams(content: bytes, how: int, damage: int, file: Path) -> None:
+    """What is compressed in several streams is read as it was, or refused with its place."""
+    from umpteen.data.files import read_bytes
+    from umpteen.errors import DataError
+
+    file.write_bytes(compress(content, how, damage))
+    try:
+        got = read_bytes(file).tobytes()
+    except DataError as error:
+        if not damage or "of the file" not in str(error):
+            raise Finding(f"streams must be read, or refused with their place: {error}") from error
+        return
+    if got != content and find_kind(file.read_bytes()[:10]) is not None:
+        raise Finding(f"{len(content)} bytes were compressed in several streams, but {len(got)} other ones were read")
+
+
 def try_readers(data: bytes) -> None:
     """The first byte says which format, the second with which options; the others are the file."""
     import umpteen
@@ -25,6 +64,9 @@ def try_readers(data: bytes) -> None:
     if len(data) < 2:
         return
     format, how, file = FORMATS[data[0] % len(FORMATS)], data[1], _file()
+    if how & 32:
+        try_streams(data[3:], how >> 6, data[2] if len(data) > 2 else 0, file)
+        return
     file.write_bytes(data[2:])
     try:
         if format == "npz":
