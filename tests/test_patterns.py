@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -227,3 +228,16 @@ def test_runs_are_found_for_explanations_without_the_pattern(pattern):
     assert run_length(pattern) is not None
     found = [text[span.begin : span.end] for span in tfidf.spans(text)]
     assert found == re.findall(pattern, text)
+
+
+def test_an_explanation_of_long_terms_takes_little(tmp_path):
+    """Terms of up to 1,000 words took gigabytes; of up to 10, some of a text of 4,000 words are small."""
+    train(tmp_path / "m", r"\w+")
+    change(tmp_path / "m", ngram_range=[1, 10])
+    tagger = umpteen.load(tmp_path / "m")
+    tracemalloc.start()
+    try:
+        tagger.explain("a " * 4_000)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import threading
@@ -22,6 +23,7 @@ from umpteen.errors import (
     ModelUnfinishedError,
 )
 from umpteen.storage.names import Names
+from umpteen.storage.saving import save_parts
 from umpteen.storage.store import ModelReader, ModelWriter, Part
 
 from .files import read_files
@@ -409,6 +411,8 @@ MANIFEST_DAMAGE = {
     "no_json": lambda text: text[:-40],
     "a_list": lambda text: "[]",
     "deep": lambda text: "[" * 100_000,
+    "rather_deep": lambda text: text.replace('"bias": 0.0', f'"bias": {"[" * 300}{"]" * 300}', 1),
+    "no_shards": lambda text: re.sub(r'"shards": \[[^]]*\]', '"shards": []', text),
     "escape": lambda text: text.replace('"shard-00000"', '"../../etc"'),
     "other_shape": lambda text: text.replace('"n_features": 200', '"n_features": 199'),
     "huge_shape": lambda text: text.replace('"n_labels": 40', '"n_labels": 99999999999999'),
@@ -421,6 +425,46 @@ MANIFEST_DAMAGE = {
     "unknown_step": lambda text: text.replace('"bias": 0.0', '"bias": 0.0, "colour": 1', 1),
     "negative_bytes": lambda text: text.replace('"bytes": ', '"bytes": -', 1),
 }
+
+
+def test_whatever_is_wrong_is_named(model_dir):
+    """`"shards": []` and numbers of 400 digits, in the words of the field."""
+    file = model_dir / "manifest.json"
+    whole = file.read_text()
+    for wrong, right, said in [
+        (r'"shards": \[[^]]*\]', '"shards": []', "shards must name at least one, but is empty"),
+        (
+            r'"scale": [^,\n]*',
+            f'"scale": {"9" * 400}',
+            r"parts\.shard-00000\.scalars\.scale must be a finite",
+        ),
+        (r'"n_labels": 40', f'"n_labels": -{"9" * 400}', "n_labels must be a finite number of at most 64 bits"),
+        (r'"bias": 0\.0', '"bias": 1e400', r"bias must be a finite number of at most 64 bits, but is 1e400"),
+        (r'"bias": 0\.0', f'"bias": {"[" * 40}{"]" * 40}', "its entries may be nested 32 deep, but are deeper"),
+        (r'"scale": [^,\n]*', '"scale": "x"', "the scale of a linear shard must be above 0, but is 'x'"),
+    ]:
+        file.write_text(re.sub(wrong, right, whole, count=1))
+        assert file.read_text() != whole
+        for checksums in (False, True):
+            with pytest.raises(ModelError, match=said if not checksums else "tiny.model"):
+                umpteen.load(model_dir, checksums=checksums)
+
+
+@pytest.mark.parametrize("name", ["shard-00000", "labels", "names", "preprocessing"])
+def test_arrays_of_another_type_are_named(tiny, tmp_path, name):
+    """Under headers and checksums that fit them, as an attacker would write them."""
+    model = umpteen.Centroid(tfidf=True).fit(tiny.X, tiny.Y, label_names=[str(i) for i in range(40)]).model_
+    shards = model.scorer.to_parts()
+    for key, array in ({"shard-00000": shards[0]} | model.parts)[name].arrays.items():
+        for other in (array.astype(np.uint8 if array.dtype != np.uint8 else np.float64), array.reshape(1, -1)):
+            damaged = Part(({"shard-00000": shards[0]} | model.parts)[name].arrays | {key: other}, shards[0].scalars)
+            parts = model.parts if name == "shard-00000" else model.parts | {name: damaged}
+            save_parts(
+                tmp_path / "other", model.header, [damaged] if name == "shard-00000" else shards, 1, parts,
+                overwrite=True,
+            )  # fmt: skip
+            with pytest.raises(ModelCorruptError, match=rf"other: .*({key} must be|label counts)"):
+                umpteen.load(tmp_path / "other", checksums=True)
 
 
 @pytest.mark.parametrize("case", MANIFEST_DAMAGE)

@@ -340,7 +340,9 @@ def test_a_nested_model_is_the_model(tiny):
     for wrong, message in [
         ([], "must have a header"),
         (record | {"n_shards": 3}, "must have 3 shards, but has 5"),
-        (record | {"n_shards": True}, "at least one shard, but has True"),
+        (record | {"n_shards": True}, r"n_shards of a nested model must be in \[1, 5\], but is True"),
+        (record | {"n_shards": 2**31}, r"n_shards of a nested model must be in \[1, 5\], but is 2147483648"),
+        (record | {"shared": 7}, "shared, the parts of a nested model, must be a list of names, but is 7"),
         (record | {"shared": ["labels", "other"]}, "part inner-other of a nested model is missing"),
         (record | {"header": record["header"] | {"n_labels": 7}}, "must have n_labels 40, but has 7"),
     ]:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from umpteen.errors import DataError, ModelCorruptError
+from umpteen.errors import DataError, ModelCorruptError, ParamError
+from umpteen.params import check_count, check_number
 from umpteen.storage.store import Part
 
 Floats = NDArray[np.float64]
@@ -109,29 +110,24 @@ class Calibration:
 
     @classmethod
     def from_part(cls, part: Part) -> Calibration:
+        arrays = [part.array(name, "float32") for name in ("scores", "probabilities", "label_thresholds")]
         try:
-            curve = cls(
-                part.arrays["scores"],
-                part.arrays["probabilities"],
-                float(part.scalars["threshold"]),
-                part.arrays["label_thresholds"],
-                int(part.scalars["n_rows"]),
-                part.arrays.get("support", np.zeros(0, np.int64)),
-            )
-            sound = (
-                curve.scores.ndim == curve.probabilities.ndim == curve.label_thresholds.ndim == 1
-                and len(curve.scores) == len(curve.probabilities) > 0
-                and bool(np.isfinite(curve.scores).all())
-                and bool((np.diff(curve.scores) > 0).all())
-                and bool((np.diff(curve.probabilities) >= 0).all())
-                and curve.probabilities[0] >= 0
-                and curve.probabilities[-1] <= 1
-                and 0 <= curve.threshold <= 1
-                and curve.support.dtype == np.int64
-                and curve.support.shape in ((0,), curve.scores.shape)
-            )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ModelCorruptError(f"the calibration is not usable: {error}") from error
+            threshold = check_number("threshold", part.scalars.get("threshold"), 0)
+            n_rows = check_count("n_rows", part.scalars.get("n_rows"), 0)
+        except ParamError as error:
+            raise ModelCorruptError(f"the calibration is not usable: {error!s:.200}") from error
+        support = part.array("support", "int64") if "support" in part.arrays else np.zeros(0, np.int64)
+        curve = cls(arrays[0], arrays[1], threshold, arrays[2], n_rows, support)
+        sound = (
+            len(curve.scores) == len(curve.probabilities) > 0
+            and bool(np.isfinite(curve.scores).all())
+            and bool((np.diff(curve.scores) > 0).all())
+            and bool((np.diff(curve.probabilities) >= 0).all())
+            and curve.probabilities[0] >= 0
+            and curve.probabilities[-1] <= 1
+            and curve.threshold <= 1
+            and len(support) in (0, len(curve.scores))
+        )
         if not sound:
             raise ModelCorruptError("the calibration must be a rising curve from scores to probabilities in [0, 1]")
         return curve

@@ -25,7 +25,11 @@ from umpteen.models.scorer import Ranking, Scorer, allow_labels, rank_labels, un
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
-_ARRAYS = ("features", "centre", "regressor", "embedded", "offsets", "label_ptr", "labels")
+#: The arrays of a cluster, their types and dimensions.
+_ARRAYS = {
+    "features": ("int32", 1), "centre": ("float32", 1), "regressor": ("float16", 2), "embedded": ("float16", 3),
+    "offsets": ("float32", 1), "label_ptr": ("uint32", 1), "labels": ("uint16 int32", 1),
+}  # fmt: skip
 _FACTS = ("learner", "rank", "centre_offset", "scale", "bias", "knn", "sharpness")
 SIMILARITIES = ("cosine", "euclidean")
 INDEXES = ("exact", "usearch")
@@ -121,20 +125,21 @@ class Cluster:
 
     @classmethod
     def from_part(cls, part: Part) -> Cluster:
-        missing = set(_ARRAYS) - part.arrays.keys()
-        facts = [part.scalars.get(name) for name in _FACTS]
-        good = all(isinstance(fact, (int, float)) and abs(fact) < np.inf for fact in facts)
-        if missing or not good or part.scalars.get("similarity") not in SIMILARITIES:
+        facts = {name: part.scalars.get(name) for name in _FACTS}
+        if not all(isinstance(fact, (int, float)) and abs(fact) < np.inf for fact in facts.values()):
+            raise ModelCorruptError(f"a cluster must have the numbers {', '.join(_FACTS)}, but has {facts!r:.300}")
+        similarity = part.scalars.get("similarity")
+        if similarity not in SIMILARITIES:
             raise ModelCorruptError(
-                f"a cluster must have all its arrays and numbers, but lacks {sorted(missing)} and has {facts}"
+                f"similarity must be one of {', '.join(SIMILARITIES)}, but is {similarity!r:.100}"
             )
-        rank, shapes = part.scalars["rank"], [part.arrays[name].shape for name in ("embedded", "regressor")]
-        if not isinstance(rank, int) or len(shapes[0]) != 3 or shapes[0][1] != rank or shapes[1][1:] < (rank,):
+        arrays = {name: part.array(name, *kind) for name, kind in _ARRAYS.items()}
+        rank, shapes = facts["rank"], [arrays[name].shape for name in ("embedded", "regressor")]
+        if not isinstance(rank, int) or shapes[0][1] != rank or shapes[1][1] < rank:
             raise ModelCorruptError(
                 f"embeddings and V of a cluster must have rank {rank}, but their shapes are {shapes}"
             )
-        names = (*_FACTS, "similarity")
-        return cls(**{name: part.arrays[name] for name in _ARRAYS} | {name: part.scalars[name] for name in names})
+        return cls(**arrays, **facts, similarity=similarity)  # type: ignore[arg-type]
 
     def to_part(self) -> Part:
         names = (*_FACTS, "similarity")

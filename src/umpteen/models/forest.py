@@ -26,7 +26,11 @@ from umpteen.models.scorer import Ranking, Scorer, allow_labels, rank_labels, un
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
-_ARRAYS = ("children", "weight_ptr", "gaps", "weights", "leaf_ptr", "leaf_labels", "leaf_scores")
+#: The arrays of a tree and their types.
+_ARRAYS = {
+    "children": "int32", "weight_ptr": "uint32", "gaps": "uint8 uint16", "weights": "float16", "leaf_ptr": "uint32",
+    "leaf_labels": "uint16 int32", "leaf_scores": "uint16",
+}  # fmt: skip
 _FACTS = ("bias", "scale", "mean_depth")
 
 
@@ -47,15 +51,11 @@ class Tree:
 
     @classmethod
     def from_part(cls, part: Part) -> Tree:
-        missing = set(_ARRAYS) - part.arrays.keys()
-        facts = [part.scalars.get(name) for name in _FACTS]
-        if missing or not all(isinstance(fact, (int, float)) and 0 <= fact < np.inf for fact in facts):
-            raise ModelCorruptError(
-                f"a tree must have all its arrays, and a bias, scale and mean depth of at least 0, but lacks "
-                f"{sorted(missing)} and has {facts}"
-            )
-        fields = {name: part.arrays[name] for name in _ARRAYS} | {name: part.scalars[name] for name in _FACTS}
-        return cls(**fields)
+        facts = {name: part.scalars.get(name) for name in _FACTS}
+        if not all(isinstance(fact, (int, float)) and 0 <= fact < np.inf for fact in facts.values()):
+            raise ModelCorruptError(f"a tree must have {', '.join(_FACTS)} of at least 0, but has {facts!r:.200}")
+        arrays = {name: part.array(name, dtypes) for name, dtypes in _ARRAYS.items()}
+        return cls(**arrays, **facts)  # type: ignore[arg-type]
 
     def to_part(self) -> Part:
         return Part({name: getattr(self, name) for name in _ARRAYS}, {name: getattr(self, name) for name in _FACTS})
@@ -123,7 +123,7 @@ class Centroids:
     def from_part(cls, part: Part) -> Centroids:
         values = [part.scalars.get(name) for name in ("alpha", "gamma", "candidates")]
         if not all(isinstance(value, (int, float)) for value in values):
-            raise ModelCorruptError(f"centroids need alpha, gamma and candidates, but have {values}")
+            raise ModelCorruptError(f"centroids need alpha, gamma and candidates, but have {values!r:.200}")
         return cls(LinearShard.from_part(part), *values)  # type: ignore[arg-type]
 
     def add_to(self, scorer: Any) -> None:

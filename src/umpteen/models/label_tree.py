@@ -9,7 +9,7 @@ hold its nodes one after the other; cpp/include/umpteen/label_tree.hpp describes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -47,14 +47,11 @@ class TreePart:
 
     @classmethod
     def from_part(cls, part: Part) -> TreePart:
-        missing = set(_ARRAYS) - part.arrays.keys()
         begins = part.scalars.get("begins_tree")
-        if missing or not isinstance(begins, bool):
-            raise ModelCorruptError(
-                f"a part of a label tree must have all its arrays and begins_tree, but lacks {sorted(missing)} and "
-                f"begins_tree is {begins}"
-            )
-        return cls(**{name: part.arrays[name] for name in _ARRAYS}, begins_tree=begins)
+        if not isinstance(begins, bool):
+            raise ModelCorruptError(f"begins_tree of a label tree must be true or false, but is {begins!r:.100}")
+        arrays = {name: part.array(name, dtype) for name, dtype in _ARRAYS.items()}
+        return cls(**arrays, begins_tree=begins)
 
     def to_part(self) -> Part:
         return Part({name: getattr(self, name) for name in _ARRAYS}, {"begins_tree": self.begins_tree})
@@ -87,7 +84,12 @@ class TreePart:
         return self.features[first:last], shard
 
 
-_ARRAYS = tuple(field.name for field in fields(TreePart) if field.name != "begins_tree")
+#: The arrays of a part and their types, in the order of its fields, which is the native scorer's.
+_ARRAYS = {
+    "child_ptr": "int64", "children": "int32", "feature_ptr": "int64", "features": "int32", "indptr": "uint32",
+    "position_ptr": "uint32", "position_start": "int64", "positions": "uint16", "weight_start": "int64",
+    "weights": "float16", "bias": "float32", "scale": "float32",
+}  # fmt: skip
 
 
 class LabelTreeModel(Scorer):

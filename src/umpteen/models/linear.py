@@ -30,7 +30,11 @@ from umpteen.threads import resolve_threads
 
 MAX_LABELS_PER_SHARD = 65536
 WEIGHT_TYPES = ("float16", "float32")
-_ARRAYS = ("indptr", "position_ptr", "positions", "weights", "bias", "label_ids")
+#: The arrays of a shard and their types.
+_ARRAYS = {
+    "indptr": "uint32", "position_ptr": "uint32", "positions": "uint16", "weights": "float16 float32",
+    "bias": "float32", "label_ids": "int32",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,19 +91,11 @@ class LinearShard:
 
     @classmethod
     def from_part(cls, part: Part) -> LinearShard:
-        fields = dict(part.arrays)
         scale = part.scalars.get("scale")
-        missing = set(_ARRAYS) - fields.keys()
-        if missing or not isinstance(scale, (int, float)) or not 0 < scale < np.inf:
-            raise ModelCorruptError(
-                f"a linear shard must have all its arrays and a positive scale, but lacks {sorted(missing)} and its "
-                f"scale is {scale}"
-            )
+        if not isinstance(scale, (int, float)) or not 0 < scale < np.inf:
+            raise ModelCorruptError(f"the scale of a linear shard must be above 0, but is {scale!r:.100}")
         # The bias of untrained labels is -inf, which JSON cannot hold but an array can.
-        return cls(
-            **{name: fields[name] for name in _ARRAYS},
-            scale=scale,
-        )
+        return cls(**{name: part.array(name, dtypes) for name, dtypes in _ARRAYS.items()}, scale=scale)
 
     def to_part(self) -> Part:
         return Part({name: getattr(self, name) for name in _ARRAYS}, {"scale": self.scale})

@@ -23,6 +23,8 @@ FORMAT = "umpteen-model"
 FORMAT_VERSION = 2
 READABLE = (1, 2)
 CHECKSUM = "manifest_sha256"
+#: How deep the entries of a JSON file may be nested: more than a blend's member with a candidate tree needs.
+MOST_LEVELS = 32
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -72,10 +74,7 @@ def parse_manifest(file: object, content: bytes, *, checksums: bool = False) -> 
             _require(file, name in parts, f"shard {name} has no entry in parts")  # type: ignore[operator]
     if checksums:
         _require(file, expected is not None, f"it must have a checksum, {CHECKSUM}, but has none")
-        try:
-            found = _sum_manifest(manifest)
-        except RecursionError:
-            raise ModelCorruptError(f"{file}: its entries are nested too deeply") from None
+        found = _sum_manifest(manifest)
         _require(file, expected == found, f"the SHA-256 of its entries must be {expected!r:.80}, but is {found}")
     return manifest
 
@@ -170,7 +169,20 @@ def parse_json(file: object, content: bytes) -> dict[str, Any]:
         raise ModelCorruptError(f"{file}: not valid JSON ({error})") from error
     if not isinstance(value, dict):
         raise ModelCorruptError(f"{file}: must be a JSON object")
+    if _is_deep(value):
+        raise ModelCorruptError(f"{file}: its entries may be nested {MOST_LEVELS} deep, but are deeper")
     return value
+
+
+def _is_deep(value: dict[str, Any]) -> bool:
+    """Whether values are nested so deep that copying or comparing them might meet Python's limit."""
+    level: list[Any] = [value]
+    for _ in range(MOST_LEVELS):
+        below = (item for holder in level for item in (holder.values() if isinstance(holder, dict) else holder))
+        level = [item for item in below if isinstance(item, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def _integer(text: str) -> int:

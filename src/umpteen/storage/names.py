@@ -33,7 +33,7 @@ class Names(Sequence[str]):
 
     @classmethod
     def from_part(cls, part: Part) -> Names:
-        return cls(part.arrays["data"], part.arrays["ends"])
+        return cls(part.array("data", "uint8"), part.array("ends", "int64"))
 
     def extended(self, names: Sequence[str]) -> Names:
         """These names followed by others."""

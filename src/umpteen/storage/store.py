@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from umpteen.data.files import PathLike
 from umpteen.errors import (
+    ModelCorruptError,
     ModelError,
     ModelExistsError,
     ModelFormatError,
@@ -77,6 +78,18 @@ class Part:
     @property
     def n_bytes(self) -> int:
         return sum(array.nbytes for array in self.arrays.values())
+
+    def array(self, name: str, dtypes: str, n_dimensions: int = 1) -> NDArray[Any]:
+        """An array that is needed, if it has one of these types, such as "uint16 int32", and so many dimensions."""
+        array = self.arrays.get(name)
+        if array is None:
+            raise ModelCorruptError(f"the array {name} is missing")
+        if array.dtype.name not in dtypes.split() or array.ndim != n_dimensions:
+            raise ModelCorruptError(
+                f"the array {name} must be {' or '.join(dtypes.split())} of {n_dimensions} dimensions, but is "
+                f"{array.dtype} of {array.ndim}"
+            )
+        return array
 
 
 class ModelWriter:

@@ -59,6 +59,10 @@ class Span(NamedTuple):
     column: int
 
 
+#: The arrays of a vocabulary, their types and dimensions.
+_ARRAYS = {"data": ("uint8", 1), "ends": ("int64", 1), "slots": ("uint32", 2), "idf": ("float64", 1)}
+
+
 class Tfidf(Parameters):
     r"""Texts to tf-idf rows, equal to scikit-learn's TfidfVectorizer.
 
@@ -203,14 +207,14 @@ class Tfidf(Parameters):
         Places count characters of the text as it was given, so that a page can show them.
         """
         self._check_fitted()
-        words = self._reader.find_words(text)
-        terms, places = [], []
-        for n in range(self.ngram_range[0], self.ngram_range[1] + 1):
-            for i in range(len(words) - n + 1):
-                terms.append(" ".join(word for word, _, _ in words[i : i + n]).encode("utf-8", "surrogatepass"))
-                places.append((words[i][1], words[i + n - 1][2]))
-        columns = self._vectorizer.find(terms).tolist()
-        return [Span(begin, end, column) for (begin, end), column in zip(places, columns, strict=True)]
+        found = self._reader.find_words(text)
+        words = [word.encode("utf-8", "surrogatepass") for word, _, _ in found]
+        spans: list[Span] = []
+        for n in range(self.ngram_range[0], min(self.ngram_range[1], len(words)) + 1):
+            terms = [b" ".join(words[i : i + n]) for i in range(len(words) - n + 1)]
+            for i, column in enumerate(self._vectorizer.find(terms).tolist()):
+                spans.append(Span(found[i][1], found[i + n - 1][2], column))
+        return spans
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The terms in the order of their columns."""
@@ -298,11 +302,12 @@ class Tfidf(Parameters):
             check_flag(name, getattr(self, name))
         if self.norm not in ("l2", "l1", None):
             raise ParamError(f"norm must be 'l2', 'l1' or None, but is {self.norm!r}")
-        if self.strip_accents is not None and self.strip_accents not in STRIP_ACCENTS:
+        if self.strip_accents is not None and self.strip_accents not in list(STRIP_ACCENTS):
             raise ParamError(f"strip_accents must be 'unicode', 'ascii' or None, but is {self.strip_accents!r}")
         _compile(self.token_pattern)
         words = self.stop_words
-        if words is not None and (isinstance(words, str) or not all(isinstance(word, str) for word in words)):
+        listed = isinstance(words, Iterable) and not isinstance(words, str)
+        if words is not None and not (listed and all(isinstance(word, str) for word in words)):
             raise ParamError(f"stop_words must be a list of words or None, but is {words!r}")
         if self.hashing is not None:
             check_count("hashing", self.hashing, high=MOST_HASHED)
@@ -368,13 +373,13 @@ class Tfidf(Parameters):
             )
         try:
             cls.check_param_names(params)
-            least, most = params.get("ngram_range", (1, 1))
-            tfidf = cls(**params | {"ngram_range": (least, most)})
+            tfidf = cls(**params)
             tfidf.validate()
+            tfidf.ngram_range = (tfidf.ngram_range[0], tfidf.ngram_range[1])  # JSON has lists only
             wanted = {"data", "ends", "slots", *(("idf",) if tfidf.use_idf else ())}
             if set(part.arrays) != wanted:
                 raise ParamError(f"the arrays must be {sorted(wanted)}, but are {sorted(part.arrays)}")
-            tfidf._set_arrays(dict(part.arrays), n_rows)
+            tfidf._set_arrays({name: part.array(name, *_ARRAYS[name]) for name in part.arrays}, n_rows)
             idf = tfidf.idf_
             if idf is not None and (idf.shape != (tfidf.n_features_,) or not np.isfinite(idf).all()):
                 raise ParamError("there must be a finite idf for each column")

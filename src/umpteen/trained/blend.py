@@ -68,15 +68,17 @@ class BlendModel(Scorer):
         records = header.get("members")
         if not isinstance(records, list) or len(records) < 2:
             raise ModelCorruptError("a blend's manifest must list at least two members")
-        if sum(count_shards(record) for record in records) != len(shards):
-            raise ModelCorruptError("a blend must have only the shards of its members")
+        counts = [count_shards(record, len(shards)) for record in records]
+        if sum(counts) != len(shards):
+            raise ModelCorruptError(
+                f"a blend must have the {sum(counts)} shards of its members, but has {len(shards)}"
+            )
         rule_part = parts.get("rule", parts.get("weights"))  # the first blends of format 1 had weights only
         if rule_part is None:
             raise ModelCorruptError("the part with the blend's rule is missing")
         common = {name: parts[name] for name in COMMON_PARTS if name in parts}
         members, curves, used = [], [], 0
-        for i, record in enumerate(records):
-            n_shards = count_shards(record)
+        for i, (record, n_shards) in enumerate(zip(records, counts, strict=True)):
             inner = unnest(record, header, parts, _prefix(i), shards[used : used + n_shards])
             if inner.header.get("family") == cls.family or "calibration" not in inner.parts:
                 raise ModelCorruptError(f"member {i} of a blend must be calibrated and must not be a blend")

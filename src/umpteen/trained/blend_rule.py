@@ -123,15 +123,13 @@ class Rule:
 
     @classmethod
     def from_part(cls, part: Part, n_members: int) -> Rule:
-        weights = np.asarray(part.arrays["weights"], np.float64)
+        weights = part.array("weights", "float64")
         sound = weights.shape == (n_members,) and bool((weights >= 0).all()) and abs(weights.sum() - 1) < 1e-6
         if not sound:
             raise ModelCorruptError("a blend must have a weight of at least 0 for each member, 1 in all")
         if "coefficients" not in part.arrays:
             return cls.sum_of(weights)
-        coefficients, intercept = (
-            np.asarray(part.arrays[name], np.float64) for name in ("coefficients", "intercept")
-        )
+        coefficients, intercept = part.array("coefficients", "float64", 2), part.array("intercept", "float64")
         sound = coefficients.shape == (n_members, 6) and intercept.shape == (2,)
         if not sound or not max(np.abs(coefficients).max(), np.abs(intercept).max()) < _LARGEST:
             raise ModelCorruptError(

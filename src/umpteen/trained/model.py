@@ -527,7 +527,9 @@ def _check_header(header: Mapping[str, Any]) -> None:
 
 
 def _open_preprocessing(header: Mapping[str, Any], parts: Mapping[str, Part]) -> Preprocessing:
-    idf = parts["preprocessing"].arrays.get("idf") if "preprocessing" in parts else None
+    idf = parts["preprocessing"].array("idf", "float32") if "preprocessing" in parts else None
+    if idf is not None and len(idf) != header["n_features"]:
+        raise ModelCorruptError(f"there must be {header['n_features']} idf, but there are {len(idf)}")
     return Preprocessing.from_json(header.get("preprocessing"), idf)
 
 

@@ -73,22 +73,26 @@ def unnest(
     for key in ("n_features", "n_labels"):
         if header.get(key) != outer[key]:
             raise ModelCorruptError(f"a nested model must have {key} {outer[key]}, but has {header.get(key)!r:.100}")
-    if count_shards(record) != len(shards):
-        raise ModelCorruptError(f"a nested model must have {count_shards(record)} shards, but has {len(shards)}")
+    if (n_shards := count_shards(record, len(shards))) != len(shards):
+        raise ModelCorruptError(f"a nested model must have {n_shards} shards, but has {len(shards)}")
     names = record.get("shared")
     if names is None:  # the first candidate trees did not list their parts
         names = [name.removeprefix(prefix) for name in parts if name.startswith(prefix)]
-    missing = [name for name in names if prefix + str(name) not in parts]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ModelCorruptError(
+            f"shared, the parts of a nested model, must be a list of names, but is {names!r:.100}"
+        )
+    missing = [name for name in names if prefix + name not in parts]
     if missing:
-        raise ModelCorruptError(f"the part {prefix}{missing[0]!s:.100} of a nested model is missing")
+        raise ModelCorruptError(f"the part {prefix}{missing[0]:.100} of a nested model is missing")
     return Contents(header, {name: parts[prefix + name] for name in names}, list(shards))
 
 
-def count_shards(record: Any) -> int:
-    """How many shards a nested model has."""
+def count_shards(record: Any, most: int) -> int:
+    """How many shards a nested model has, of those that are there for it."""
     n_shards = record.get("n_shards") if isinstance(record, dict) else None
-    if not isinstance(n_shards, int) or isinstance(n_shards, bool) or n_shards < 1:
-        raise ModelCorruptError(f"a nested model must have at least one shard, but has {n_shards!r:.100}")
+    if type(n_shards) is not int or not 1 <= n_shards <= most:
+        raise ModelCorruptError(f"n_shards of a nested model must be in [1, {most}], but is {n_shards!r:.100}")
     return n_shards
 
 
@@ -104,7 +108,7 @@ def open_candidate_tree(header: Mapping[str, Any], parts: Mapping[str, Part]) ->
     if CANDIDATE_TREE not in header:
         return None
     record = header[CANDIDATE_TREE]
-    names = [_CANDIDATE_PREFIX + shard_name(i) for i in range(count_shards(record))]
+    names = [_CANDIDATE_PREFIX + shard_name(i) for i in range(count_shards(record, len(parts)))]
     missing = [name for name in names if name not in parts]
     if missing:
         raise ModelCorruptError(f"the part {missing[0]} of the candidate tree is missing")
