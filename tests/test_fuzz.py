@@ -70,9 +70,12 @@ def test_drawn_inputs(target, n):
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_damaged_models_are_refused_or_harmless():
+@pytest.mark.parametrize(
+    "how", [("models", "--mutations", "2500", "--seed", "1"), ("values", "--every", "97")], ids=lambda how: how[0]
+)
+def test_damaged_models_are_refused_or_harmless(how):
     """In processes of their own, with limits on memory and time; see tests/records/fuzz.md for many more."""
     environment = os.environ | {"PYTHONPATH": str(Path(umpteen.__file__).parent.parent)}
-    command = [sys.executable, "-m", "tests.fuzz", "models", "--mutations", "2500", "--seed", "1"]
+    command = [sys.executable, "-m", "tests.fuzz", *how]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

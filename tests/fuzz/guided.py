@@ -116,9 +116,9 @@ def fuzz(target: str, cpu_minutes: float, work: Path, round_seconds: int) -> dic
             elif " cov: " in line:
                 coverage = line.split(" cov: ")[1].split()[0]
         if done.returncode != 0:
-            stopped = "\n".join((done.stdout + done.stderr).splitlines()[-60:])
+            stopped = "\n".join((done.stderr + done.stdout).splitlines()[-60:])
         print(f"{target}: {used / 60:.1f} CPU minutes, {inputs} inputs, coverage {coverage}", flush=True)
     if stopped:
         print(stopped)
     return {"target": target, "cpu_minutes": round(used / 60, 1), "inputs": inputs, "coverage": coverage,
-            "corpus": len(list(corpus.iterdir())), "finding": bool(stopped)}  # fmt: skip
+            "corpus": len(list(corpus.iterdir())), "findings": int(bool(stopped))}  # fmt: skip

@@ -13,8 +13,9 @@ import shutil
 import signal
 import struct
 from collections import Counter
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 
 from .families import questions, train_families
@@ -170,23 +171,30 @@ def try_loader(data: bytes) -> str:
 
 
 def mutate_models(mutations: int, seed: int, each: Callable[[bytes], str] = try_loader) -> Counter[str]:
-    """Damages models so many times, some hundred at a time in a process that has limits on memory and time. A process
-    that dies, and whatever else must not be, is reported with the bytes that did it."""
+    """Damages models so many times, by bytes that are drawn."""
     families()  # made once, before the processes are
+    drawn = (random.Random(f"{seed}-{number}").randbytes(64) for number in range(mutations))
+    return run_apart((data.hex(), partial(each, data)) for data in drawn)
+
+
+def run_apart(cases: Iterable[tuple[str, Callable[[], str]]]) -> Counter[str]:
+    """Runs what has names, some hundred at a time in a process that has limits on memory and time, and counts what
+    came of it. A process that dies, and whatever else must not be, is reported with the name of what did it."""
     outcomes: Counter[str] = Counter()
-    for first in range(0, mutations, 250):
+    rest = iter(cases)
+    while some := list(islice(rest, 250)):
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
             code = 1
             try:
-                _run_some(range(first, min(first + 250, mutations)), seed, each, writer)
+                _run_some(some, writer)
                 code = 0
             finally:
                 os._exit(code)
         os.close(writer)
-        with os.fdopen(reader) as pipe:
+        with os.fdopen(reader, errors="replace") as pipe:
             lines = pipe.read().splitlines()
         _, status = os.waitpid(child, 0)
         for line in lines:
@@ -202,23 +210,26 @@ def mutate_models(mutations: int, seed: int, each: Callable[[bytes], str] = try_
     return outcomes
 
 
-def _run_some(numbers: range, seed: int, each: Callable[[bytes], str], writer: int) -> None:
+def _run_some(cases: list[tuple[str, Callable[[], str]]], writer: int) -> None:
     faulthandler.enable()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # which maps terabytes it does not use
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
-    for number in numbers:
-        data = random.Random(f"{seed}-{number}").randbytes(64)
-        os.write(writer, f"try {number} {data.hex()}\n".encode())
+
+    def say(line: str) -> None:
+        os.write(writer, f"{line!r}"[1:-1].encode("ascii", "backslashreplace") + b"\n")
+
+    for name, case in cases:
+        say(f"try {name}")
         signal.setitimer(signal.ITIMER_PROF, PATIENCE)  # ends the process
         try:
-            said = f"did {each(data)}"
+            said = f"did {case()}"
         except BaseException as error:
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
             where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""
-            said = f"found {type(error).__name__}: {str(error)[:300]!r} at {where} by {data.hex()}"
+            said = f"found {type(error).__name__}: {str(error)[:300]!r} at {where} by {name}"
         signal.setitimer(signal.ITIMER_PROF, 0)
-        os.write(writer, f"{said}\n".encode())
+        say(said)

@@ -40,7 +40,7 @@ PIECES = (
 )
 STATUSES = {100, 200, 400, 404, 405, 408, 413, 414, 415, 421, 422, 431, 503}
 #: Seconds for the server to have forgotten a connection that is closed.
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Server:
