@@ -109,6 +109,66 @@ def test_errors_and_facts_are_harmless(model, tmp_path):
     assert r"\x1b]0;owned" in harmless(done.stdout)
 
 
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Texts and labels of the worst kind, in a file whose name is one too."""
+    file = tmp_path_factory.mktemp("corpus") / "a\x1b[31m\u202eb.jsonl"
+    lines = [{"text": f"{EVIL} {LONE} word{i}", "labels": [name]} for i, name in enumerate(NAMES * 4)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+@pytest.mark.parametrize("command", ["evaluate", "train", "add-labels", "prune", "inspect", "predict"])
+def test_every_command_prints_harmlessly(model, corpus, tmp_path, command):
+    target = tmp_path / "t\x1b[2J.model"
+    if command == "add-labels":
+        new = [{"text": f"word{i}", "labels": [f"{EVIL}{i}"]} for i in range(4)]
+        (tmp_path / "new.jsonl").write_text("".join(json.dumps(line) + "\n" for line in new))
+    words: list[object] = {
+        "evaluate": [model, corpus],
+        "train": [corpus, "--method", "centroid", "--model", target, "--valid", corpus],
+        "add-labels": [model, tmp_path / "new.jsonl", "--model", target],
+        "prune": [model, "--delta", "0.1", "--model", target],
+        "inspect": [corpus.with_name("nothing\x1b[31m")],
+        "predict": [model, corpus, "--output", "-"],
+    }[command]
+    done = run(command, *words)
+    assert done.returncode == (1 if command == "inspect" else 0), done.stderr
+    shown = harmless(done.stdout) + harmless(done.stderr)
+    assert command in ("evaluate", "predict") or r"\x1b[" in shown
+    if command == "add-labels":
+        assert r"\x1b]0;owned\x07" in shown
+
+
+def test_a_newer_umpteen_is_named_harmlessly(model, tmp_path):
+    """Its warnings, too, which Python prints as they are."""
+    copy = tmp_path / "copy.model"
+    shutil.copytree(model, copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["umpteen_version"] = f"99.0.0{EVIL}"
+    manifest["params"]["unheard_of"] = EVIL
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    done = run("suggest", copy, "word1")
+    assert done.returncode == 0, done.stderr
+    assert "made by a newer umpteen, 99.0.0" in harmless(done.stderr)
+
+
+def test_compare_and_demo_print_harmlessly(model):
+    from rich.console import Console
+
+    from umpteen.cli.compare import print_table
+    from umpteen.cli.demo import _show_example
+
+    out = io.StringIO()
+    console = Console(file=out, width=100, color_system=None)
+    failed = {"status": "failed", "name": f"{EVIL}[bold]", "error": f"{LONE} [/] \u202e", "peer": None}
+    print_table(console, {"baseline": None, "runs": [failed]})
+    assert r"\x1b]0;owned\x07" in out.getvalue()
+    assert r"half \ud83d [/] \u202e" in out.getvalue()
+    _show_example(console, umpteen.load(model), f"{EVIL} {LONE} word1", [EVIL])
+    assert printable(out.getvalue(), lines=True) == out.getvalue()
+
+
 def test_explanations_as_text(model):
     tagger = umpteen.load(model)
     text = f"first\nsecond {EVIL} {LONE} word1 \x1b[0m"

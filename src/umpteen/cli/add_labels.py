@@ -30,6 +30,7 @@ from umpteen.cli.options import (
     ThreadsOption,
     WriteOption,
     choose_engine,
+    print_text,
     read_data,
 )
 from umpteen.cli.training import describe_work, writing
@@ -85,7 +86,7 @@ def command(
         with writing(target):
             loaded.add_labels(corpus.texts, corpus.labels, target, resume=resume, progress=True)
         new = ", ".join(loaded.classes_[n_old : n_old + 20])
-        typer.echo(f"labels     {n_old:,} as before, and new: {printable(new)}")
+        print_text(f"labels     {n_old:,} as before, and new: {printable(new)}")
         return
     method = method_of(loaded) if loaded.method in METHODS else None
     if not hasattr(method, "add_labels"):
@@ -101,4 +102,4 @@ def command(
     with writing(target):
         method.add_labels(rows.X, rows.Y, names, target, resume=resume, progress=True)
     n_old, n_all = loaded.n_labels, method.n_labels_
-    typer.echo(f"labels     {n_old:,} as before, and the new ones {n_old:,} to {n_all - 1:,}")
+    print_text(f"labels     {n_old:,} as before, and the new ones {n_old:,} to {n_all - 1:,}")

@@ -9,7 +9,7 @@ import typer
 
 from umpteen.cli.corpora import LabelDelimiterOption, LabelFieldOption, TextFieldOption, read_texts
 from umpteen.cli.defaults import default_of
-from umpteen.cli.options import FormatOption, LabelsOption, OneBasedOption, ThreadsOption, read_for_model
+from umpteen.cli.options import FormatOption, LabelsOption, OneBasedOption, ThreadsOption, print_text, read_for_model
 
 
 def command(
@@ -73,7 +73,7 @@ def command(
             data = read_for_model(first, heldout, format=format, labels=labels, one_based=one_based, threads=threads)
             X, Y = data.X, data.Y
         blend.fit(X, Y, target)
-        typer.echo(f"heldout    {heldout} ({X.shape[0]:,} rows)")
+        print_text(f"heldout    {heldout} ({X.shape[0]:,} rows)")
     for path, member, weight in zip(models, blend.members_, blend.weights_, strict=True):
-        typer.echo(f"{weight:<10.3f} {path} ({member.method})")
-    typer.echo(f"model      {target} ({format_bytes(ModelReader(target).n_bytes())})")
+        print_text(f"{weight:<10.3f} {path} ({member.method})")
+    print_text(f"model      {target} ({format_bytes(ModelReader(target).n_bytes())})")

@@ -29,9 +29,11 @@ from umpteen.cli.options import (
     PropensityBOption,
     ThreadsOption,
     parse_settings,
+    print_text,
     read_alike,
     read_data,
 )
+from umpteen.printing import printable
 
 if TYPE_CHECKING:
     from umpteen.comparing.programs import Contestant
@@ -197,7 +199,7 @@ def run_comparison(
     output.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     console.print(
-        f"[bold]{contest.name}[/]: {contest.train.n_rows:,} rows, {contest.train.n_features:,} features, "
+        f"[bold]{_shown(contest.name)}[/]: {contest.train.n_rows:,} rows, {contest.train.n_features:,} features, "
         f"{contest.train.n_labels:,} labels; {contest.test_X.shape[0]:,} test rows"
     )
     console.print(f"[dim]{describe_machine(machine())}[/]")
@@ -212,31 +214,29 @@ def run_comparison(
                     outcome = f"P@1 {entry['metrics']['P@1']:.2f}, {entry['train_seconds']:.1f} s"
                 else:
                     outcome = f"failed: {entry['error']}"
-                console.print(f"[dim]  {entry['name']}: {outcome}[/]", soft_wrap=True)
+                console.print(f"[dim]  {_shown(entry['name'])}: {_shown(outcome)}[/]", soft_wrap=True)
 
             status.update(f"running {left[0]}" if left else "running")
             result = compare(contest, contestants, output, conditions, show)
             if studies:
                 study(contest, result, output, calibrate=calibrate)
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; finished runs are in {output / 'results.json'}", err=True)
+        print_text(f"interrupted; finished runs are in {output / 'results.json'}", err=True)
         raise typer.Exit(130) from None
     write_result(output / "results.json", result)
     write_bytes(output / "report.html", [render(result).encode("utf-8", "replace")])
     print_table(console, result)
-    console.print(f"[bold]Report[/]   {output / 'report.html'}")
+    console.print(f"[bold]Report[/]   {_shown(output / 'report.html')}")
     return result
 
 
 def print_table(console: Any, result: dict[str, Any]) -> None:
     """Prints accuracy, training and prediction as three tables, which fit a terminal."""
-    from rich.markup import escape
-
     from umpteen.comparing.page import prediction_cells, training_cells
 
     baseline = result["baseline"]
     done = [run for run in result["runs"] if run["status"] == "done"]
-    names = [escape(run["name"]) + (f" [dim]{run['version']}[/]" if run["peer"] else "") for run in done]
+    names = [_shown(run["name"]) + (f" [dim]{_shown(run['version'])}[/]" if run["peer"] else "") for run in done]
     if done:
         best = {key: max(run["metrics"][key] for run in done) for key in _SHOWN}
         figures = [[(run["metrics"][key], best[key]) for key in _SHOWN] for run in done]
@@ -246,7 +246,14 @@ def print_table(console: Any, result: dict[str, Any]) -> None:
             console.print(_table(header, names, rows))
     for run in result["runs"]:
         if run["status"] == "failed":
-            console.print(f"[red]{escape(run['name'])} failed:[/] {escape(run['error'])}", soft_wrap=True)
+            console.print(f"[red]{_shown(run['name'])} failed:[/] {_shown(run['error'])}", soft_wrap=True)
+
+
+def _shown(text: object) -> str:
+    """Text of others, neither obeyed by the terminal nor read as markup."""
+    from rich.markup import escape
+
+    return escape(printable(text, lines=True))
 
 
 def _table(header: Sequence[str], names: list[str], rows: list[list[str]]) -> Any:

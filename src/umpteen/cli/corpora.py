@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from umpteen.cli.options import print_text
 from umpteen.errors import ParamError
 
 if TYPE_CHECKING:
@@ -65,5 +66,5 @@ def refuse_for_texts(**options: Any) -> None:
 def describe_corpus(path: Path, corpus: Corpus, seconds: float) -> None:
     """Prints how large a corpus is."""
     n_characters = sum(map(len, corpus.texts))
-    typer.echo(f"corpus     {path} ({seconds:.1f} s)")
-    typer.echo(f"           {len(corpus):,} texts, {n_characters / max(len(corpus), 1):,.0f} characters each")
+    print_text(f"corpus     {path} ({seconds:.1f} s)")
+    print_text(f"           {len(corpus):,} texts, {n_characters / max(len(corpus), 1):,.0f} characters each")

@@ -18,6 +18,7 @@ from umpteen.cli.options import (
     PropensityAOption,
     PropensityBOption,
     ThreadsOption,
+    print_text,
     read_for_model,
     write_json,
 )
@@ -62,7 +63,7 @@ def command(
     else:
         metrics = _evaluate_rows(loaded, test, format, labels, one_based, threads, constants)
     if json != "-":
-        typer.echo(str(metrics))
+        print_text(str(metrics))
     if json is not None:
         write_json(json, metrics.as_dict())
     if keep:

@@ -13,6 +13,7 @@ from umpteen.cli.options import (
     LabelsOption,
     OneBasedOption,
     ThreadsOption,
+    print_text,
     read_data,
     write_json,
 )
@@ -47,7 +48,7 @@ def command(
         facts = data_facts(data)
         text = describe_data(data)
     if json != "-":
-        typer.echo(text)
+        print_text(text)
     if json is not None:
         write_json(json, facts)
 

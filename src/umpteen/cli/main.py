@@ -22,8 +22,8 @@ from umpteen.cli import (
     train,
     tune,
 )
+from umpteen.cli.options import print_text
 from umpteen.errors import UmpteenError
-from umpteen.printing import printable
 
 app = typer.Typer(
     name="umpteen",
@@ -83,5 +83,5 @@ def run_app(app: typer.Typer) -> None:
 
 
 def _fail(message: str) -> None:
-    typer.echo(f"error: {printable(message, lines=True)}", err=True)
+    print_text(f"error: {message}", err=True)
     sys.exit(1)

@@ -10,6 +10,7 @@ import typer
 
 from umpteen.cli.defaults import default_of
 from umpteen.errors import DataError, ParamError
+from umpteen.printing import format_json, printable
 
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
@@ -209,10 +210,13 @@ def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]
     return parsed
 
 
+def print_text(text: str, *, err: bool = False) -> None:
+    """Prints text that may hold names and paths of others: shown, not obeyed by the terminal."""
+    typer.echo(printable(text, lines=True), err=err)
+
+
 def write_json(target: str, value: Any) -> None:
     """JSON to a file, or to standard output for "-"."""
-    from umpteen.printing import format_json
-
     text = format_json(value, indent=1) + "\n"
     if target == "-":
         typer.echo(text, nl=False)

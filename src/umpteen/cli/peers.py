@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from umpteen.cli.options import print_text
+
 app = typer.Typer()
 
 
@@ -26,7 +28,7 @@ def peers(context: typer.Context) -> None:
     for peer, packages in PEERS.items():
         python = peer_python(peer)
         pinned = next(package for package in packages if "==" in package)
-        typer.echo(f"{peer:10} {pinned:28} {python.parent.parent if python.exists() else 'not installed'}")
+        print_text(f"{peer:10} {pinned:28} {python.parent.parent if python.exists() else 'not installed'}")
 
 
 @app.command()
@@ -48,9 +50,9 @@ def install(
     failed = False
     for peer in chosen:
         try:
-            typer.echo(f"{peer:10} {create_environment(peer)}")
+            print_text(f"{peer:10} {create_environment(peer)}")
         except subprocess.CalledProcessError as error:
             failed = True
-            typer.echo(f"{peer:10} failed: {last_line(error.output or '')}", err=True)
+            print_text(f"{peer:10} failed: {last_line(error.output or '')}", err=True)
     if failed:
         raise typer.Exit(1)

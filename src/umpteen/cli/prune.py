@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from umpteen.cli.options import ModelArgument
+from umpteen.cli.options import ModelArgument, print_text
 
 
 def command(
@@ -34,6 +34,6 @@ def command(
     sizes = [ModelReader(path).n_bytes() for path in (model, target)]
     weights = [pruned.scorer.describe()["weights"] for pruned in (whole, smaller)]
     for name, path, n_bytes, nnz in zip(("before", "after"), (model, target), sizes, weights, strict=True):
-        typer.echo(f"{name:10} {path} ({format_bytes(n_bytes)}, {nnz:,} weights)")
+        print_text(f"{name:10} {path} ({format_bytes(n_bytes)}, {nnz:,} weights)")
     if weights[0] == weights[1]:
-        typer.echo(f"note: no weight is smaller than {delta:g}, so nothing was dropped")
+        print_text(f"note: no weight is smaller than {delta:g}, so nothing was dropped")

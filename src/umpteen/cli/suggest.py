@@ -14,6 +14,7 @@ from umpteen.cli.options import (
     ModelArgument,
     ThresholdOption,
     parse_number,
+    print_text,
     write_json,
 )
 from umpteen.errors import ParamError
@@ -72,9 +73,9 @@ def command(
             if explain:
                 console.print(explanations[rank])
         if not found:
-            typer.echo(why_none(float(rows.known_share()[0]), min_known))
+            print_text(why_none(float(rows.known_share()[0]), min_known))
         if unknown:
-            typer.echo(f"note: {unknown} of {n_words} words are unknown to the model", err=True)
+            print_text(f"note: {unknown} of {n_words} words are unknown to the model", err=True)
     if html is not None:
         from umpteen.data.files import write_bytes
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from umpteen.cli.defaults import default_of
+from umpteen.cli.options import print_text
 
 
 def command(
@@ -30,4 +31,4 @@ def command(
         data = make_synthetic(like=like, scale=scale, part=part, seed=seed)
         path = output / f"{part}.txt"
         write_xc(data, path)
-        typer.echo(f"{path}: {data.n_rows:,} rows × {data.n_features:,} features × {data.n_labels:,} labels")
+        print_text(f"{path}: {data.n_rows:,} rows × {data.n_features:,} features × {data.n_labels:,} labels")

@@ -34,6 +34,7 @@ from umpteen.cli.options import (
     choose_engine,
     parse_number,
     parse_settings,
+    print_text,
     read_alike,
     read_data,
 )
@@ -177,6 +178,6 @@ def _report_metrics(valid: Path | None, metrics: Metrics, model: Path) -> None:
     """Prints how good a model is, and keeps it with the model."""
     from umpteen.storage.store import keep_metrics
 
-    typer.echo(f"valid      {valid}")
-    typer.echo(str(metrics))
+    print_text(f"valid      {valid}")
+    print_text(str(metrics))
     keep_metrics(model, metrics.as_dict())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from umpteen.cli.facts import describe_data
+from umpteen.cli.options import print_text
 
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
@@ -20,13 +21,13 @@ def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, mad
     """Prints the data, the method, the memory it needs, and the size of what it makes."""
     from umpteen.memory import available_memory, format_bytes
 
-    typer.echo(f"data       {path} ({seconds:.1f} s)")
+    print_text(f"data       {path} ({seconds:.1f} s)")
     for line in describe_data(data).splitlines():
-        typer.echo(f"           {line}")
+        print_text(f"           {line}")
     estimate = estimator.estimate(data.X, data.Y)
     available = available_memory()
-    typer.echo(f"method     {estimator!r}")
-    typer.echo(
+    print_text(f"method     {estimator!r}")
+    print_text(
         f"estimate   at most {format_bytes(estimate.peak_bytes)} of memory"
         + (f" ({format_bytes(available)} free)" if available is not None else "")
         + f", {made} at most {format_bytes(estimate.model_bytes)}"
@@ -43,10 +44,10 @@ def writing(model: Path, to_continue: str = "run again with --resume") -> Iterat
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; finished shards are kept in {model}: {to_continue}", err=True)
+        print_text(f"interrupted; finished shards are kept in {model}: {to_continue}", err=True)
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - started
     reader = open_model(model)
-    typer.echo(
+    print_text(
         f"model      {model} ({format_bytes(reader.n_bytes())}, {len(reader.shard_names)} shards, {seconds:.1f} s)"
     )

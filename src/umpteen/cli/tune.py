@@ -22,6 +22,7 @@ from umpteen.cli.options import (
     OneBasedOption,
     ThreadsOption,
     parse_settings,
+    print_text,
     read_data,
     write_json,
 )
@@ -96,10 +97,10 @@ def command(
             threads=threads, fixed=fixed, progress=True,
         )  # fmt: skip
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; finished trials are kept in {journal}: run the same command again", err=True)
+        print_text(f"interrupted; finished trials are kept in {journal}: run the same command again", err=True)
         raise typer.Exit(130) from None
     if json != "-":
-        typer.echo(describe(found))
+        print_text(describe(found))
     if json is not None:
         write_json(json, found.as_dict())
     if model is None:

@@ -38,6 +38,7 @@ from umpteen.models.families import scorer_class
 from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Ranking, Scorer, check_label_ids
 from umpteen.params import check_count, check_number
+from umpteen.printing import printable
 from umpteen.storage.names import Names
 from umpteen.storage.saving import save_parts
 from umpteen.storage.store import Part
@@ -510,7 +511,7 @@ def explain_newer(header: Mapping[str, Any], error: Exception) -> Exception:
     if not is_newer(header):
         return error
     return ModelFormatError(
-        f"made by a newer umpteen, {header['umpteen_version']}; this is {__version__} ({error}). "
+        f"made by a newer umpteen, {printable(header['umpteen_version']):.40}; this is {__version__} ({error}). "
         "Use that version to open it"
     )
 
