@@ -12,13 +12,21 @@
 The directory is also the checkpoint. A part is written under a temporary name, synced and renamed, so it is there
 whole or not at all; the manifest says ``"complete": false`` and lists the planned shards until the last one is in.
 
-Opening takes a snapshot (storage/snapshot.py): one version of the model, from a directory that is held open, of
-regular files only, mapped as they were checked. A version is identified by the SHA-256 of its manifest, which has the
-checksums of all arrays; each array's header names its content too (storage/arrays.py), so versions are never mixed.
-Opening checks the format, the bounds of every number, the sizes, every array's header and every index before it is
-followed: whatever the files hold, the outcome is an error or a ranking of the model's own labels. Only the checksums
-show that scores are those that were trained; they are read on request, and then find every changed byte of arrays and
-manifest. Checksums guard against accidents only: whoever can write the directory can write them too.
+Opening takes a snapshot (storage/snapshot.py): one version of the model, whole, or an error that says what changed.
+
+    hold        the directory by its descriptor; everything is opened relative to it (storage/folder.py)
+    refuse      links, pipes, sockets, devices: only regular files and directories are opened
+    bound       sizes of JSON files before they are read; numbers, depth and shapes in them (storage/manifest.py)
+    map         each array from the descriptor whose size and header were compared (storage/arrays.py)
+    compare     at the end: the manifest must still be the file that was read; else again, a limited number of times
+                (storage/steady.py)
+
+A version is identified by the SHA-256 of its manifest, which has the checksums of all arrays; each array's header
+names its content too, so versions are never mixed. What opens the parts then checks types, shapes and every index
+before it is followed: whatever the files hold, there is an error or a ranking of the model's own labels. Only the
+checksums show that scores are those that were trained; they are read on request, and then find every changed byte of
+arrays and manifest. Checksums guard against accidents only: whoever can write the directory can write them too.
+SECURITY.md says what is promised and what is not.
 """
 
 from __future__ import annotations
