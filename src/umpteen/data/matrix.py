@@ -188,7 +188,7 @@ _RARE = {"lil": _from_lil, "dok": _from_dok, "dia": _from_dia, "bsr": _from_bsr}
 
 def _unchecked_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Csr:
     """Arrays as they are, to be looked at."""
-    matrix: Csr = sp.csr_matrix(shape, dtype=np.float32)
+    matrix: Csr = sp.csr_matrix(shape, dtype=np.float32)  # type: ignore[arg-type]
     matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
     return matrix
 
