@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, precision_recall_fscore_support
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
@@ -17,6 +17,7 @@ from umpteen.cli.main import app
 from umpteen.data.matrix import as_csr
 from umpteen.errors import ParamError
 from umpteen.evaluation.calibration import reliability
+from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import find_hits
 from umpteen.methods.held_out import draw_held_out
 from umpteen.models.calibration import Calibration, _fit_logistic
@@ -208,3 +209,25 @@ def test_reliability_is_no_worse_than_that_of_scores(tiny):
     labels, probabilities = model.predict_topk_proba(tiny.X, 5)
     hits = find_hits(as_csr(tiny.Y, "Y"), labels)
     assert reliability(probabilities[labels >= 0], hits[labels >= 0]).error < 0.5
+
+
+def test_measures_are_those_of_scikit_learn():
+    rng = np.random.default_rng(5)
+    true, given = rng.random((40, 12)) < 0.2, rng.random((40, 12)) < 0.25
+    true[:, 3], given[:, 4], true[7], given[8] = False, False, False, False
+    labels = np.where(given, np.arange(12), -1).astype(np.int32)
+    found = evaluate_decisions(as_csr(true, "Y", values=False), labels, 0.5)
+    for average, measures in (("micro", found.micro), ("macro", found.macro), ("samples", found.per_row)):
+        judged = precision_recall_fscore_support(true, given, average=average, zero_division=0)
+        np.testing.assert_allclose([measures.precision, measures.recall, measures.F1], 100 * np.array(judged[:3]))
+    assert found.labels_given == pytest.approx(given.sum() / 40)
+
+
+def test_evaluation_has_measures_of_decisions(tmp_path):
+    texts, labels = two_labels(60)
+    tagger = umpteen.Tagger("dismec").fit(texts[:40], labels[:40], tmp_path / "m")
+    metrics = tagger.evaluate(texts[40:], [*labels[40:59], ["bird"]], k=1)
+    assert metrics.decisions.micro.precision > 90
+    assert metrics.decisions.micro.recall == pytest.approx(100 * 19 / 20)  # a label the model does not know is missed
+    assert metrics.as_dict()["decisions"]["threshold"] == tagger.model_.calibration.threshold
+    assert "labels given, from 0." in str(metrics)

@@ -502,7 +502,7 @@ def test_json_holds_everything(Y, train_Y):
     assert plain["propensity"] == {"A": 0.6, "B": 2.6}
     assert (plain["n_rows"], plain["n_labels"], plain["n_rows_without_labels"]) == (4, 6, 1)
     assert plain["by_decile"] == got.by_decile
-    assert len(plain) == len(got) + 8
+    assert len(plain) == len(got) + 9
     assert evaluate(Y, RANKED, k=1).as_dict()["propensity"] is None
 
 

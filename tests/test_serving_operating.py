@@ -34,7 +34,7 @@ def client(served_models):
 
 # --- words ---------------------------------------------------------------------------------------------------------
 
-K = 'top_k must be an integer of at least 1, or "auto"'
+K = 'top_k must be an integer of at least 1, "auto" or null'
 T = 'threshold must be a number from 0 to 1, or "micro" or "macro"'
 
 

@@ -432,7 +432,7 @@ def test_whatever_is_wrong_is_named(model_dir):
     file = model_dir / "manifest.json"
     whole = file.read_text()
     for wrong, right, said in [
-        (r'"shards": \[[^]]*\]', '"shards": []', "shards must name at least one, but is empty"),
+        (r'"shards": \[[^]]*\]', '"shards": []', "shards must name at least one shard, but is empty"),
         (
             r'"scale": [^,\n]*',
             f'"scale": {"9" * 400}',

@@ -354,7 +354,7 @@ def test_blends_are_not_pruned(tiny):
     members = [umpteen.Centroid().fit(tiny.X[:200], tiny.Y[:200]), umpteen.DiSMEC().fit(tiny.X[:200], tiny.Y[:200])]
     blend = umpteen.Blend(members).fit(tiny.X[200:], tiny.Y[200:])
     with pytest.raises(
-        ParamError, match="only linear models have weights to prune, but this model is of the family blend"
+        ParamError, match="only linear models have weights to prune, but this model's family is blend"
     ):
         blend.model_.pruned(0.1)
 

@@ -269,7 +269,7 @@ def check_resumes_to_the_same_bytes(case: Case) -> None:
                 case.new(**case.many_shards, threads=1).fit(case.X, case.Y, path, progress=_interrupt(after))
             with _refuses(ModelUnfinishedError, "fit again with the same model directory"):
                 load(path)
-            with _refuses(ModelExistsError, "an unfinished model is there"):
+            with _refuses(ModelExistsError, "unfinished model"):
                 case.new(**case.many_shards).fit(case.X * 2, case.Y, path)
             kept = {shard.name: shard.stat().st_mtime_ns for shard in path.glob("shard-*")}
             case.new(**case.many_shards).fit(case.X, case.Y, path)

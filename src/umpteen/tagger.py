@@ -19,6 +19,7 @@ from umpteen.data.propensity import LabelCounts
 from umpteen.engines.base import Engine
 from umpteen.errors import DataError, ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
 from umpteen.evaluation.calibration import Reliability, reliability
+from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
 from umpteen.explaining import TextExplanation, explain_in_words
 from umpteen.methods import METHODS, method_class, method_of
@@ -393,17 +394,22 @@ class Tagger:
     # --- evaluate ------------------------------------------------------------------------------------------------
 
     def evaluate(self, texts: Any, labels: Iterable[Iterable[str]], **options: Any) -> Metrics:
-        """P@k, nDCG@k, PSP@k and more on texts with known labels; `options` go to `umpteen.evaluate`.
+        """P@k, nDCG@k, PSP@k and more on texts with known labels; `options` go to `umpteen.evaluate`. Also precision,
+        recall and F1 of the labels that `predict` gives.
 
         Labels the model has never seen count too: it cannot suggest them, so they are always missed.
         """
         model = self.fitted()
         Y = self._encode(labels)
         ks = options.get("k", (1, 3, 5))
-        ranked, _ = model.predict_topk(self.vectorize(texts).X, max(ks) if isinstance(ks, Iterable) else ks)
+        rows = self.vectorize(texts)
+        ranked, _ = model.predict_topk(rows.X, max(ks) if isinstance(ks, Iterable) else ks)
         counts = np.zeros(Y.shape[1], np.int64)
         counts[: model.n_labels] = model.train_counts.counts
-        return evaluate(Y, ranked, LabelCounts(counts, model.train_counts.n_rows), **options)
+        metrics = evaluate(Y, ranked, LabelCounts(counts, model.train_counts.n_rows), **options)
+        given, _ = self.rank_rows(rows)
+        metrics.decisions = evaluate_decisions(Y, given, model.threshold, options.get("threads"))
+        return metrics
 
     def reliability(
         self, texts: Any, labels: Iterable[Iterable[str]], top_k: int = 5

@@ -90,4 +90,6 @@ def evaluate_model(model: TrainedModel, data: Dataset, *, threads: int | None, *
     from umpteen.evaluation.metrics import KS, evaluate
 
     labels, _ = model.predict_topk(data.X, max(KS), threads=threads)
-    return evaluate(data.Y, labels, model.train_counts, threads=threads, **constants)
+    metrics = evaluate(data.Y, labels, model.train_counts, threads=threads, **constants)
+    metrics.decisions = model.judge_decisions(data.X, data.Y, threads=threads)
+    return metrics

@@ -74,6 +74,8 @@ class Metrics(dict[str, float]):
         others.
     A, B : float or None
         Propensity constants; None if no training labels were given.
+    decisions : Decisions or None
+        Precision, recall and F1 of the labels that rows were given; None where only a ranking was judged.
     by_decile : list of dict
         For each group of labels, most frequent first: ``decile`` (from 1), ``n_labels``,
         ``lowest_frequency``, ``highest_frequency``, ``n_true`` (true pairs of row and label), every metric.
@@ -103,6 +105,7 @@ class Metrics(dict[str, float]):
         self.A = A
         self.B = B
         self.by_decile = list(by_decile)
+        self.decisions: Any = None
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, dicts and lists that the json module can write."""
@@ -116,6 +119,7 @@ class Metrics(dict[str, float]):
             "n_unseen_labels": self.n_unseen_labels,
             "n_rows_with_unseen_labels": self.n_rows_with_unseen_labels,
             "known_only": None if self.known_only is None else dict(self.known_only),
+            "decisions": None if self.decisions is None else self.decisions.as_dict(),
         }
 
     def __str__(self) -> str:
@@ -129,7 +133,8 @@ class Metrics(dict[str, float]):
             lines.append(f"{name:<{width}}" + "".join(f"{self[f'{name}@{cut}']:8.2f}" for cut in cuts))
         if self.A is not None:
             lines.append(f"propensities: A={self.A:g}, B={self.B:g}")
-        return "\n".join([*lines, *self._notes()])
+        decided = [] if self.decisions is None else [str(self.decisions)]
+        return "\n".join([*lines, *self._notes(), *decided])
 
     def _notes(self) -> list[str]:
         """What counts as missed although no model could predict it, and the precision without that."""

@@ -31,6 +31,7 @@ from umpteen.errors import (
     NotFittedError,
     ParamError,
 )
+from umpteen.evaluation.decisions import Decisions, evaluate_decisions
 from umpteen.evaluation.metrics import find_hits
 from umpteen.models.calibration import Calibration, count_labels_to_give
 from umpteen.models.explanation import Explanation
@@ -440,6 +441,16 @@ class TrainedModel:
         hits = find_hits(Y, labels, self.threads)
         found = Calibration.fit(labels, scores, hits, np.bincount(Y.indices, minlength=self.n_labels))
         return self.with_part("calibration", found.to_part())
+
+    @property
+    def threshold(self) -> float:
+        """The least value of a label that is given, unless another is asked for; see `rank`."""
+        return self.calibration.threshold if self.calibration is not None else _UNCALIBRATED
+
+    def judge_decisions(self, X: Any, Y: Any, *, threads: int | None = None) -> Decisions:
+        """Precision, recall and F1 of the labels that `predict` gives rows."""
+        labels, _ = self.rank(X, threads=threads)
+        return evaluate_decisions(self.check_targets(Y, len(labels)), labels, self.threshold, threads)
 
     def score(self, X: Any, Y: Any) -> float:
         """P@1 as a fraction, for scikit-learn's searches."""
