@@ -153,7 +153,7 @@ class Process:
     def port(self) -> int:
         return int(self.address.rsplit(":", 1)[1])
 
-    def said(self, pattern: str) -> list[str]:
+    def logged(self, pattern: str) -> list[str]:
         """Lines of its log."""
         return [line for line in self.lines if re.search(pattern, line)]
 

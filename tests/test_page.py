@@ -154,7 +154,7 @@ def test_compare_two_models(page):
 
 def test_find_a_label_and_allow_only_it(page):
     write(page)
-    page.get_by_text("Leave labels out, or allow only some").click()
+    page.get_by_text("Leave out labels, or allow only some").click()
     page.locator("#find").fill("SE")
     page.get_by_role("button", name="only sea").click()
     expect(page.locator(".name")).to_have_text(["sea"])
@@ -181,7 +181,7 @@ def test_a_model_of_numbers(page):
     page.locator(".pick").first.click()
     expect(page.locator("#why-words li").first).to_be_visible()
     page.locator("#text").fill("17:1.5 fish")
-    expect(page.get_by_role("alert")).to_contain_text("features are written id:value, but one is fish")
+    expect(page.get_by_role("alert")).to_contain_text("features must be id:value, but one is fish")
 
 
 def test_everything_works_by_keyboard(page):
@@ -241,9 +241,9 @@ def test_a_token_is_asked_for_once(browser, served_models):
         page = browser.new_page()
         page.goto(address)
         page.locator("#token").fill("wrong-token")
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         page.locator("#token").fill("open-sesame")
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         page.locator("body[data-ready]").wait_for()
         write(page, "wine tax")
         assert labels(page)

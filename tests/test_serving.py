@@ -27,7 +27,7 @@ from umpteen.serving.app import ROUTES, make_app
 from umpteen.serving.batching import Lane
 from umpteen.serving.gate import ANSWER_HEADERS, HEADERS
 from umpteen.serving.problems import Problem
-from umpteen.serving.schema import Asking, Document, ExplainRequest
+from umpteen.serving.schema import Document, ExplainRequest, SuggestOptions
 from umpteen.serving.served import OpenModel, SuggestJob
 from umpteen.serving.settings import Settings, name_models
 from umpteen.storage.names import Names
@@ -184,7 +184,7 @@ def test_an_open_model_does_not_change(models):
     model = OpenModel(models["tags"], threads=2)
     before, vectorizer = dict(vars(model)), dict(vars(model.tagger.features_))
     texts = [SEEN, "word " * 200_000]  # one thread, and several
-    jobs = [SuggestJob(Asking(), [Document(text=text)], batch=False) for text in texts]
+    jobs = [SuggestJob(SuggestOptions(), [Document(text=text)], batch=False) for text in texts]
 
     def work(number: int) -> None:
         for _ in range(3):
@@ -264,7 +264,7 @@ def test_facts(client, models):
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "type", "says"),
+    ("path", "body", "status", "type", "message"),
     [
         ("suggest", b"{", 400, "invalid_json", "must be JSON"),
         ("suggest", b"\xff", 400, "invalid_json", "must be JSON"),
@@ -272,9 +272,9 @@ def test_facts(client, models):
         ("suggest", b'{"votes":' + b"[" * 5000, 422, "invalid_request", "there is no field 'votes'"),
         ("suggest", b'{"text": "\\ud800"}', 400, "invalid_json", "must be JSON"),
         ("suggest", b"[]", 422, "invalid_request", "must be a JSON object, but is a list"),
-        ("suggest", {}, 422, "invalid_request", "takes a text"),
+        ("suggest", {}, 422, "invalid_request", "needs a text"),
         ("suggest", {"text": 7}, 422, "invalid_request", "text must be a string, but is a number"),
-        ("suggest", {"text": "a", "features": {"1": 1}}, 422, "invalid_request", "features cannot be given"),
+        ("suggest", {"text": "a", "features": {"1": 1}}, 422, "invalid_request", "a document has features"),
         ("suggest", {"text": "a", "limit": 3}, 422, "invalid_request", "it is called top_k here"),
         (
             "suggest",
@@ -301,7 +301,7 @@ def test_facts(client, models):
             "unknown_model",
             "there are tags, trees, numbers",
         ),
-        ("suggest", {"text": "a", "model": "numbers"}, 422, "invalid_request", "takes features"),
+        ("suggest", {"text": "a", "model": "numbers"}, 422, "invalid_request", "needs features"),
         ("suggest", {"features": {"200": 1}, "model": "numbers"}, 422, "invalid_request", "below 200"),
         ("suggest", {"features": {"-1": 1}, "model": "numbers"}, 422, "invalid_request", "features"),
         (
@@ -345,14 +345,14 @@ def test_facts(client, models):
         ("suggest", {"text": "a" * 200_001}, 413, "text_too_long", "200000"),
         ("suggest", {"text": "a" * 4_000_001}, 413, "too_large", "4000000 bytes"),
         ("explain", {"text": "a", "label": "no such"}, 404, "unknown_label", "no label 'no such'"),
-        ("explain", {}, 422, "invalid_request", "takes a text"),
+        ("explain", {}, 422, "invalid_request", "needs a text"),
     ],
 )
-def test_bad_requests_are_told_why(client, path, body, status, type, says):
+def test_bad_requests_get_a_reason(client, path, body, status, type, message):
     content = body if isinstance(body, bytes) else json.dumps(body)
     answer = client.post(f"/v1/{path}", content=content, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["error"]["type"]) == (status, type), answer.text
-    assert says in answer.json()["error"]["message"]
+    assert message in answer.json()["error"]["message"]
 
 
 def test_a_body_without_a_length_is_cut_off(client):
@@ -440,7 +440,7 @@ def test_refused_requests_leave_nothing_behind(client):
     from umpteen.serving import schema
 
     def kept() -> int:
-        return sum(isinstance(thing, (Problem, schema.Asking)) for thing in gc.get_objects())
+        return sum(isinstance(thing, (Problem, schema.SuggestOptions)) for thing in gc.get_objects())
 
     gc.collect()
     gc.disable()
@@ -610,7 +610,7 @@ def test_a_failing_server_says_so_and_no_more(models, caplog):
     assert answer.status_code == 500
     assert answer.json()["error"] == {
         "type": "internal",
-        "message": "the server failed at this request; its log says why",
+        "message": "the server failed at this request; its log has the reason",
     }
     assert "Traceback" in caplog.text
 

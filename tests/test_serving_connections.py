@@ -184,14 +184,14 @@ def test_the_clock_goes_on_whatever_happens_to_it(served_models, caplog):
     """One look that fails is not the last one."""
     with server(served_models, timeout=1.0) as (port, app):
         broken = iter([MemoryError("no room"), ValueError("odd")])
-        tell = app.api.tell
+        update_gauges = app.api.update_gauges
 
         def fail_twice():
             for error in broken:
                 raise error
-            tell()
+            update_gauges()
 
-        app.api.tell = fail_twice
+        app.api.update_gauges = fail_twice
         with connect(port, 30) as slow:
             slow.sendall(b"POST /v1/suggest HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
                          b"content-length: 100\r\n\r\n{")  # fmt: skip
@@ -262,7 +262,7 @@ def test_at_the_limit_of_descriptors_somebody_new_gets_in(served_models):
                 assert healthy(process.port)
             # There are files left to open a changed model with.
             (Path(served_models["tags"]) / "manifest.json").touch()
-            assert wait_for(lambda: process.said("tags: reloaded"), 40), process.lines
+            assert wait_for(lambda: process.logged("tags: reloaded"), 40), process.lines
         finally:
             for connection in crowd:
                 connection.close()

@@ -49,7 +49,7 @@ T = 'threshold must be a number from 0 to 1, or "micro" or "macro"'
         ("suggest", {"text": "a", "top_k": 2.5}, K, "top_k"),
         ("suggest", {"text": "a", "top_k": "all"}, f"{K}, but is 'all'", "top_k"),
         ("suggest", {"text": "a", "top_k": True}, f"{K}, but is true or false", "top_k"),
-        ("suggest", {"text": "a", "top_k": 10**30}, "top_k may be at most 1000, but is 1" + "0" * 30, "top_k"),
+        ("suggest", {"text": "a", "top_k": 10**30}, "top_k must be at most 1000, but is 1" + "0" * 30, "top_k"),
         ("suggest", {"text": "a", "threshold": 2}, T, "threshold"),
         ("suggest", {"text": "a", "threshold": []}, f"{T}, but is a list", "threshold"),
         ("suggest", {"text": "a", "exclude": "x"}, "exclude must be a list of label names, but is a string",
@@ -68,7 +68,7 @@ T = 'threshold must be a number from 0 to 1, or "micro" or "macro"'
         ("suggest-batch", {"documents": [{"a\nb": 1}]},
          "there is no field 'a\\nb' in documents[0]; there are text, features, document_id", "documents[0].a\nb"),
         ("suggest-batch", {"documents": [{"text": "a" * 200_001}]},
-         "documents[0].text may have 200000 characters, but has 200001", "documents[0].text"),
+         "documents[0].text must have at most 200000 characters, but has 200001", "documents[0].text"),
     ],
 )  # fmt: skip
 def test_the_field_at_fault_is_named_in_plain_words(client, path, body, message, field):
@@ -174,10 +174,10 @@ def test_token_files(tmp_path):
     for wrong in (b"", b"Bearer ", b"Bearer second-toke", b"Bearer second-token ", b"second-token", b"Basic x"):
         assert several.find(wrong) is None
     for text, rule in (
-        ("", "holds no token"),
-        ("# only a remark\n", "holds no token"),
+        ("", "must have at least one token"),
+        ("# only a remark\n", "must have at least one token"),
         ("short", "8 to 512"),
-        ("a first-token\na other-token", "another token of the name 'a'"),
+        ("a first-token\na other-token", "the name 'a' must be unique"),
         ("a b c", "a name and a token"),
         ("a/b first-token", "name must match"),
         ("tökentöken", "visible ASCII"),
@@ -224,20 +224,20 @@ def test_the_log_and_tokens_that_change(served_models, tmp_path):
         assert wait_for(lambda: ask("second-token") == 200)
         assert ask("first-token") == 200
         file.write_text("\n")  # a mistake, and no reason to let everybody in, or nobody
-        assert wait_for(lambda: server.said("changed tokens cannot be used"))
+        assert wait_for(lambda: server.logged("changed tokens cannot be used"))
         assert ask("second-token") == 200
         assert ask("x") == 401
         file.write_text("new second-token\n")
         assert wait_for(lambda: ask("first-token") == 401)
         assert client.get("/healthz%1b[31m%0Alogged: twice").status_code == 404
-        assert wait_for(lambda: server.said("logged"))
+        assert wait_for(lambda: server.logged("logged"))
         lines = [json.loads(line) for line in server.lines if line.startswith("{")]
         assert all({"time", "level", "message"} <= set(line) for line in lines)
         mine = next(line for line in lines if line.get("request_id") == "mine")
         assert (mine["method"], mine["path"], mine["status"], mine["token"]) == ("GET", "/v1/models", 200, "old")
         assert mine["client"] == "127.0.0.1"
         assert mine["seconds"] >= 0
-        assert [line["names"] for line in lines if line["message"] == "tokens read again"] == ["old,new", "new"]
+        assert [line["names"] for line in lines if line["message"] == "tokens reloaded"] == ["old,new", "new"]
         assert "first-token" not in "".join(server.lines)
 
 

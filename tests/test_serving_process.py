@@ -54,7 +54,7 @@ def test_a_taken_port_is_said(served_models):
             command = [*COMMAND, served_models["tags"], "--port", port, "--workers", workers]
             second = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert second.returncode == 1
-            assert f"cannot listen at 127.0.0.1:{port}" in second.stderr
+            assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
 
 
 def test_a_slow_client_does_not_hold_the_server(served_models):

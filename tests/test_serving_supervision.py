@@ -71,7 +71,7 @@ def test_dead_and_stuck_workers_are_replaced_and_others_go_on(served_models, tmp
         assert server.metric(r'umpteen_worker_restarts_total\{reason="died"\}') == 3
         # One whose event loop does not turn gives no sign of life.
         os.kill(unlucky, signal.SIGSTOP)
-        assert wait_for(lambda: server.said("no sign of life"))
+        assert wait_for(lambda: server.logged("no sign of life"))
         assert wait_for(lambda: unlucky not in children_of(server.process.pid))
         assert client.post("/v1/suggest", json={"text": "the sea"}).status_code == 200
         assert wait_for(lambda: server.metric("umpteen_workers") == 2)
@@ -191,12 +191,12 @@ def test_whatever_takes_the_place_of_a_model(two, tmp_path):
         try:
             copy_over(ocean, path, 0.05)
             assert takes_up("ocean")
-            assert wait_for(lambda: len(server.said("m: reloaded")) == 1)
+            assert wait_for(lambda: len(server.logged("m: reloaded")) == 1)
             assert not failing()
             # A directory without a manifest.
             path.rename(tmp_path / "aside")
             path.mkdir()
-            assert wait_for(lambda: server.said("holds no manifest.json"))
+            assert wait_for(lambda: server.logged("holds no manifest.json"))
             assert [(entry["model_id"], entry["reason"]) for entry in failing()] == [("m", "missing")]
             assert server.metric(r'umpteen_reload_failing\{model="m",reason="missing"\}') == 1
             assert ask(client)[0] == "ocean"
@@ -206,7 +206,7 @@ def test_whatever_takes_the_place_of_a_model(two, tmp_path):
             manifest = json.loads((path / "manifest.json").read_text())
             text = json.dumps(manifest | {"n_labels": 7, "n_features": 7}).replace(": 7", ": 1e400")
             (path / "manifest.json").write_text(text)
-            assert wait_for(lambda: len(server.said("cannot be used")) >= 2)
+            assert wait_for(lambda: len(server.logged("cannot be used")) >= 2)
             assert ask(client)[0] == "ocean"
             # A whole one, with a time that no calendar has.
             (path / "manifest.json").write_bytes((sea / "manifest.json").read_bytes())
@@ -217,7 +217,7 @@ def test_whatever_takes_the_place_of_a_model(two, tmp_path):
             # And the look goes on.
             umpteen.load(ocean).save(path, overwrite=True)
             assert takes_up("ocean")
-            assert wait_for(lambda: len(server.said("m: reloaded")) == 3)  # for both workers together
+            assert wait_for(lambda: len(server.logged("m: reloaded")) == 3)  # for both workers together
         finally:
             stop.set()
             thread.join()
@@ -381,7 +381,7 @@ def test_the_newest_whole_version_is_served_or_the_one_that_is_pinned(two, tmp_p
         # A newer one is copied there: served when it is whole.
         (place / "v11").mkdir()
         shutil.copy(sea / "manifest.json", place / "v11")
-        assert wait_for(lambda: server.said("v11.*missing|missing.*v11"))
+        assert wait_for(lambda: server.logged("v11.*missing|missing.*v11"))
         assert ask(client)[0] == "ocean"
         shutil.copytree(sea, place / "v11", dirs_exist_ok=True)
         assert wait_for(lambda: ask(client)[0] == "sea")

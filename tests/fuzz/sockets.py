@@ -68,15 +68,15 @@ class Server:
 
     def check_forgotten(self) -> None:
         """Nothing of a connection that is closed is left."""
-        app, book = self.app, self.server.book
+        app, connections = self.app, self.server.connections
         end = time.monotonic() + PATIENCE
-        while book.all or book.tasks or app.open_requests or app.budget.held:
+        while connections.all or connections.tasks or app.open_requests or app.budget.held:
             if time.monotonic() > end:
-                left = len(book.all), len(book.tasks), app.open_requests, app.budget.held
+                left = len(connections.all), len(connections.tasks), app.open_requests, app.budget.held
                 raise Finding(f"connections, tasks, requests and bytes left behind: {left}")
             time.sleep(0.0005)
-        if any(book._states) or book._clients:
-            raise Finding("a connection that is closed is still in the book")
+        if any(connections._states) or connections._clients:
+            raise Finding("a connection that is closed is still listed")
 
 
 server = cache(Server)

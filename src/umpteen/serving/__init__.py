@@ -1,18 +1,18 @@
-"""Models over HTTP, with a page: thin, since each request becomes the call a Python user would write.
+"""Models over HTTP, with a page. It is thin: each request becomes the call a Python user would write.
 
-    settings.py      what may be set, and the limits
+    settings.py      settings and limits
     server.py        from settings to a running server
-    supervisor.py    keeps the workers running; watching.py looks at model directories and tokens, trial.py tries a
-                     changed model, versions.py says which directory is meant
+    supervisor.py    keeps the workers running; watching.py checks model directories and tokens, trial.py tries a
+                     changed model, versions.py finds the directory to serve
     worker.py        a process that answers requests; listening.py: its sockets
     connection.py    bytes become requests; exchange.py: one of them; connections.py: all of them, within limits
     gate.py          around every request: hosts.py, cors.py, tokens.py, budget.py, request_ids.py, counts.py
     app.py           routes
-    schema.py        JSON in and out; openapi.py says the same to machines
+    schema.py        JSON in and out; openapi.py: the same for machines
     served.py        a model directory that answers requests
     batching.py      many small requests become few kernel calls
-    logs.py          what the server writes about itself
-    page/            what a browser shows: no build step, nothing from elsewhere
+    logs.py          the server's log
+    page/            the page in the browser: no build step, nothing loaded from other sites
 
 Needs ``pip install 'umpteen[serve]'``.
 """

@@ -1,4 +1,4 @@
-"""The routes: each turns a request into a question to a model, and its answer into JSON."""
+"""The routes: each turns a request into a call of a model, and the result into JSON."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Api:
     def __init__(self, settings: Settings, counts: Counts, models: dict[str, Served], *, private: bool) -> None:
         self.settings, self.counts, self.models = settings, counts, models
         self.ready = False
-        self.connections: Callable[[], int] = lambda: 0  # how many are open; the server knows
-        self._arriving: dict[asyncio.Task[Any], float] = {}  # requests that are being read, and until when
+        self.connections: Callable[[], int] = lambda: 0  # how many are open; set by the server
+        self._arriving: dict[asyncio.Task[Any], float] = {}  # requests being read, and their deadlines
         self._files = _read_page()
         document = describe_api(settings, {served.model.takes for served in models.values()}, private=private)
         self._openapi = msgspec.json.encode(document)
@@ -65,7 +65,7 @@ class Api:
         self._check_top_k(ask)
         n = len(ask.documents)
         if n > self.settings.max_documents:
-            message = f"there may be {self.settings.max_documents} documents, but there are {n}"
+            message = f"there must be at most {self.settings.max_documents} documents, but there are {n}"
             raise Problem(413, "too_many_documents", message, field="documents")
         for i, document in enumerate(ask.documents):
             self._check_text(document.text, f"documents[{i}].text")
@@ -83,7 +83,7 @@ class Api:
     async def labels(self, request: Request) -> Answer:
         query = request.query_params.get("query", "")
         if len(query) > LONGEST_QUERY:
-            message = f"query may have {LONGEST_QUERY} characters, but has {len(query)}"
+            message = f"query must have at most {LONGEST_QUERY} characters, but has {len(query)}"
             raise Problem(422, "invalid_request", message, field="query")
         limit = request.query_params.get("limit", "20")
         if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= MOST_LABELS):
@@ -124,7 +124,7 @@ class Api:
         return Answer(msgspec.json.encode(schema.Status("ready", failing)))
 
     async def metrics(self, request: Request) -> Answer:
-        self.tell()
+        self.update_gauges()
         return Answer(self.counts.render(), b"text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, request: Request) -> Answer:
@@ -135,7 +135,7 @@ class Api:
 
     async def page(self, request: Request) -> Answer:
         name = request.path_params.get("name", "index.html")
-        if name not in self._files:  # the only files there are; none is looked for
+        if name not in self._files:  # no other file is looked up
             raise Problem(404, "not_found", "not found")
         return Answer(self._files[name], f"{_TYPES[Path(name).suffix]}; charset=utf-8".encode())
 
@@ -167,7 +167,7 @@ class Api:
             while more:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
-                    raise Problem(400, "disconnected", "the client left before its request was whole")
+                    raise Problem(400, "disconnected", "the client left before its request was complete")
                 part, more = message.get("body", b""), message.get("more_body", False)
                 n_bytes += len(part)
                 if n_bytes > most:
@@ -184,34 +184,34 @@ class Api:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def tick(self) -> None:
-        """Gives a sign of life, unless a model has been at one call for so long that it will not come back."""
+        """Gives a sign of life, unless a model has been stuck in one call for too long."""
         lanes = [lane for served in self.models.values() for lane in (served.suggestions, served.questions)]
         if max(lane.busy_for for lane in lanes) < self.settings.stuck_after + self.settings.timeout:
             self.counts.beat()
-        self.tell()
+        self.update_gauges()
         self._give_up_late()
 
     def _give_up_late(self) -> None:
-        """Ends requests that take too long to arrive. Looked at from time to time: a timer for each would cost more
-        than most requests do."""
+        """Ends requests that take too long to arrive. They are checked from time to time: a timer for each would cost
+        more than most requests."""
         now = time.monotonic()
         for task, deadline in self._arriving.items():
             if 0 < deadline < now:
                 self._arriving[task] = 0.0
                 task.cancel()
 
-    def _check_top_k(self, ask: schema.Asking) -> None:
+    def _check_top_k(self, ask: schema.SuggestOptions) -> None:
         if isinstance(ask.top_k, int) and ask.top_k > self.settings.max_top_k:
-            message = f"top_k may be at most {self.settings.max_top_k}, but is {str(ask.top_k)[:50]}"
+            message = f"top_k must be at most {self.settings.max_top_k}, but is {str(ask.top_k)[:50]}"
             raise Problem(422, "invalid_request", message, field="top_k")
 
     def _check_text(self, text: Any, field: str = "text") -> None:
         if text is not UNSET and len(text) > self.settings.max_characters:
-            message = f"{field} may have {self.settings.max_characters} characters, but has {len(text)}"
+            message = f"{field} must have at most {self.settings.max_characters} characters, but has {len(text)}"
             raise Problem(413, "text_too_long", message, field=field)
 
-    def tell(self) -> None:
-        """Notes how things stand for /metrics, whichever worker is asked."""
+    def update_gauges(self) -> None:
+        """Updates the gauges, so that every worker's /metrics shows them."""
         waiting = {served.id: served.suggestions.rows_waiting for served in self.models.values()}
         self.counts.now(waiting, self.gate.open_requests, self.gate.budget.held, self.connections())
 
@@ -233,7 +233,7 @@ def make_app(
     paths
         The directories to open, by model; by default the best of each of the settings' paths.
     tokens
-        Those that clients must send; by default the settings'.
+        The tokens clients must send; by default the settings'.
     """
     if tokens is None:
         tokens = settings.make_tokens()
@@ -268,7 +268,7 @@ def make_app(
     return api.gate
 
 
-#: What requests are told apart by in the counts.
+#: The routes by which requests are counted.
 ROUTES = (
     "/v1/suggest", "/v1/suggest-batch", "/v1/explain", "/v1/labels", "/v1/models", "/v1/models/{model_id}",
     "/v1/models/{model_id}/label-frequencies.svg", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs",
@@ -282,8 +282,8 @@ def make_counts(settings: Settings, memory: SharedMemory | None = None, row: int
 
 @contextlib.asynccontextmanager
 async def _life(api: Api) -> AsyncIterator[None]:
-    """From the first request to the last: keeps the clock, and drains at the end."""
-    api.counts.stopped()  # a worker that died left its gauges
+    """Wraps the life of the application: keeps the clock, and drains at the end."""
+    api.counts.stopped()  # a worker that died has left its gauges
     ticking = asyncio.create_task(_tick(api))
     api.ready = True
     api.counts.started()
@@ -300,7 +300,7 @@ async def _life(api: Api) -> AsyncIterator[None]:
 
 
 async def _tick(api: Api) -> None:
-    """What is done from time to time, whatever happens to it."""
+    """Calls `tick` from time to time, even after errors."""
     while True:
         try:
             api.tick()
@@ -319,4 +319,4 @@ def _answer(outcome: tuple[bytes, str]) -> Answer:
 
 
 def _too_large(most: int) -> Problem:
-    return Problem(413, "too_large", f"a request's body may have {most} bytes, but has more")
+    return Problem(413, "too_large", f"a request's body must have at most {most} bytes, but has more")

@@ -1,9 +1,9 @@
 """Many small requests become few kernel calls.
 
-A lane has one thread that works and a queue that waits. Whatever has come in while the thread was busy is its next
-call: an idle server answers at once, a busy one in batches, and nothing ever waits for a batch to fill. The kernels
-release the interpreter, so the event loop goes on reading and writing meanwhile. The queue is bounded: who comes
-when it is full is turned away at once.
+A lane has one working thread and a queue. Whatever arrives while the thread is busy becomes its next call: an idle
+server answers at once, a busy one in batches, and no request ever waits for a batch to fill. The kernels release the
+interpreter, so the event loop keeps reading and writing meanwhile. The queue is bounded: when it is full, requests
+are refused at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from umpteen.serving.problems import Problem, overloaded
 
 Job = TypeVar("Job")
-#: What came of each job: the body of its answer, with the version of the model that gave it, or what went wrong.
+#: The outcome of a job: the body of its answer, with the version of the model that gave it, or an error.
 Outcome = bytes | tuple[bytes, str] | Exception
 
 
@@ -36,15 +36,15 @@ class Lane(Generic[Job]):
     Parameters
     ----------
     name
-        Of the thread, and in messages.
+        The name of the thread, also used in messages.
     work
-        Called in the thread with some jobs; returns as many outcomes.
+        Called in the thread with some jobs; returns one outcome for each.
     max_waiting
-        Rows that may wait; a job counts as its rows.
+        Most rows that may wait; a job counts with all its rows.
     max_rows
-        Rows in one call, unless the first job alone has more.
+        Most rows in one call, unless the first job alone has more.
     timeout
-        Seconds after which a job that is not done is given up.
+        Seconds after which an unfinished job fails.
     on_call
         Called with the number of rows of each call.
     """
@@ -74,37 +74,37 @@ class Lane(Generic[Job]):
 
     @property
     def busy_for(self) -> float:
-        """Seconds the call under way has taken so far."""
+        """Seconds the current call has taken so far."""
         return asyncio.get_running_loop().time() - self._began if self._running else 0.0
 
     async def submit(self, job: Job, rows: int = 1) -> Any:
-        """The outcome of a job, when its turn has come."""
+        """Queues a job and waits for its outcome."""
         if self._closed:
             raise overloaded("the server is stopping")
         if self.rows_waiting + rows > self._max_waiting:
-            raise overloaded(f"{self.rows_waiting} texts are waiting for {self.name} already; try again later")
+            raise overloaded(f"{self.rows_waiting} texts are already waiting for {self.name}; try again later")
         loop = asyncio.get_running_loop()
         waiting = _Waiting(job, rows, loop.time() + self._timeout, loop.create_future())
         self._queue.append(waiting)
         self.rows_waiting += rows
         if not self._busy:
             self._busy = True
-            loop.call_soon(self._start)  # soon, so that what this turn of the loop has read comes along
+            loop.call_soon(self._start)  # not at once, so that other requests of this turn of the loop join
         if self._clock is None:
             self._clock = loop.call_later(min(0.2, self._timeout / 4), self._give_up_late)
         try:
             return await waiting.answer
         finally:
-            del waiting  # a failed answer's traceback holds this frame: a ring that would keep the job's text
+            del waiting  # a failed answer's traceback holds this frame: the cycle would keep the job's text alive
 
     def _start(self) -> None:
-        """Hands the thread what is waiting."""
+        """Hands the waiting jobs to the thread."""
         batch: list[_Waiting[Job]] = []
         rows = 0
         while self._queue and (not batch or rows + self._queue[0].rows <= self._max_rows):
             waiting = self._queue.popleft()
             self.rows_waiting -= waiting.rows
-            if not waiting.answer.done():  # else its client has left, or it was given up
+            if not waiting.answer.done():  # else its client has left, or it has timed out
                 batch.append(waiting)
                 rows += waiting.rows
         self._running = batch
@@ -130,7 +130,7 @@ class Lane(Generic[Job]):
                 waiting.answer.set_result(outcome)
 
     def _give_up_late(self) -> None:
-        """Answers for jobs whose time is over. One clock for all: a timer for each job would cost more than it."""
+        """Fails jobs that have timed out. There is one clock for all: a timer for each job would cost too much."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for waiting in (*self._running, *self._queue):
@@ -142,7 +142,7 @@ class Lane(Generic[Job]):
             self._clock = loop.call_later(min(0.2, self._timeout / 4), self._give_up_late)
 
     async def close(self) -> None:
-        """Takes no more, finishes what it has, and lets the thread go."""
+        """Refuses new jobs, finishes the others, and ends the thread."""
         self._closed = True
         while self._busy:
             await asyncio.sleep(0.01)

@@ -1,9 +1,9 @@
 """One client's connection: bytes become requests, within limits of size.
 
-The parser is llhttp (httptools). Limits of time and number are the book's, `connections.py`: here a connection only
-says in which state it is. When it is to end, its last answer is followed by an end of file, and what the client is
-still sending is read and thrown away for a while: closing at once would make the kernel reset the connection, and the
-client could lose the answer.
+The parser is llhttp (httptools). Limits of time and number are enforced by `connections.py`; a connection only
+reports its state. At the end, the last answer is followed by an end of file, and what the client still sends is
+discarded for a while: closing at once would make the kernel reset the connection, and the client could lose the
+answer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from umpteen.serving.exchange import STATUS_LINES, Exchange
 from umpteen.serving.gate import HEADERS
 from umpteen.serving.problems import Problem
 
-#: Requests that may wait behind one that is being answered; who sends more does not read the answers.
+#: Requests that may wait behind one that is being answered; a client that sends more is not reading answers.
 _PIPELINED = 16
-#: Bytes that are thrown away after the last answer.
+#: Most bytes that are discarded after the last answer.
 _THROWN_AWAY = 64_000_000
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
@@ -30,29 +30,29 @@ _ASGI = {"version": "3.0", "spec_version": "2.3"}
 class Connection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, app: Any, book: Connections, loop: asyncio.AbstractEventLoop) -> None:
-        self._app, self.book, self._loop = app, book, loop
-        self._limits = book.settings
+    def __init__(self, app: Any, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
+        self._app, self.connections, self._loop = app, connections, loop
+        self._limits = connections.settings
         self._parser: Any = httptools.HttpRequestParser(self)
         self._transport: Any = None
         self.client: tuple[str, int] | None = None
         self._server: tuple[str, int] | None = None
-        #: Whether there was no room for it: it may only ask how the server is.
+        #: Whether there was no room for it: it may only ask for the server's health.
         self.crowded = False
-        self.heard = False  # whether anything has come
-        self._deaf = False  # what comes is thrown away
-        self._quiet = 0  # bytes that were neither the beginning of a request nor part of a body
-        self._moved = False  # whether the bytes being parsed were
+        self.received_any = False  # whether any bytes have arrived
+        self._discarding = False  # whether incoming bytes are ignored
+        self._quiet = 0  # bytes since a request began or a body grew
+        self._moved = False  # whether the bytes being parsed do either
         self._in_head = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._incoming: Exchange | None = None  # whose body is arriving
-        self._current: Exchange | None = None  # which is being answered
+        self._incoming: Exchange | None = None  # the one whose body is arriving
+        self._current: Exchange | None = None  # the one being answered
         self._queue: deque[Exchange] = deque()
-        self._verdict: Problem | None = None  # what is to be said at the end
+        self._final_problem: Problem | None = None  # the last answer, if something is wrong
         self._reading = True
         self._writable: asyncio.Future[None] | None = None
-        self.stalled = False  # whether the client does not read
+        self.stalled = False  # whether the client has stopped reading
         self._eof = False
 
     # --- the transport ------------------------------------------------------------------------------------------
@@ -61,20 +61,20 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self.client = _address(transport.get_extra_info("peername"))
         self._server = _address(transport.get_extra_info("sockname"))
-        self.book.enter(self)
+        self.connections.enter(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.book.leave(self)
-        self._deaf = True
+        self.connections.leave(self)
+        self._discarding = True
         for exchange in (self._incoming, self._current, *self._queue):
             if exchange is not None:
                 exchange.leave()
         self._queue.clear()
         self.resume_writing()
-        self._parser = None  # they hold each other
+        self._parser = None  # breaks a reference cycle
 
     def eof_received(self) -> bool:
-        """The client sends no more. What it has asked for in full it may still read."""
+        """The client sends no more. It may still read answers to complete requests."""
         self._eof = True
         if self._incoming is not None and not self._incoming.whole:
             self._incoming.leave()
@@ -82,11 +82,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.stalled = True
-        self.book.stall(self)
+        self.connections.stall(self)
 
     def resume_writing(self) -> None:
         self.stalled = False
-        self.book.go_on(self)
+        self.connections.go_on(self)
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
 
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
         return n_bytes
 
     def close(self) -> None:
-        """Ends a connection that nothing is owed to."""
+        """Ends a connection that is owed no answer."""
         if self.unwritten:
             self.abort()
         else:
@@ -123,11 +123,11 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    # --- what comes ---------------------------------------------------------------------------------------------
+    # --- incoming bytes -----------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        self.heard = True
-        if self._deaf:
+        self.received_any = True
+        if self._discarding:
             self._quiet += len(data)
             if self._quiet > _THROWN_AWAY:
                 self.abort()
@@ -136,10 +136,10 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._last()  # this request is answered in HTTP/1.1, and it is the last
+            self._last()  # this request is answered in HTTP/1.1, and is the last one
         except httptools.HttpParserError:
-            if not self._deaf:
-                self.deny(self._verdict or Problem(400, "invalid_http", "the request is not valid HTTP/1.1"))
+            if not self._discarding:
+                self.deny(self._final_problem or Problem(400, "invalid_http", "the request is not valid HTTP/1.1"))
             return
         if self._moved:
             self._quiet = 0
@@ -149,14 +149,18 @@ class Connection(asyncio.Protocol):
                 self.deny(self._too_long())
                 return
         if self._in_head and self._current is None:
-            self.book.wait_for_head(self)
+            self.connections.wait_for_head(self)
 
     def _too_long(self) -> Problem:
         limits = self._limits
         if len(self._url) > limits.max_url_bytes:
-            return Problem(414, "url_too_long", f"a URL may have {limits.max_url_bytes} bytes, but this one has more")
+            return Problem(
+                414, "url_too_long", f"a URL must have at most {limits.max_url_bytes} bytes, but this one has more"
+            )
         return Problem(
-            431, "header_too_large", f"a request's header may have {limits.max_header_bytes} bytes, but has more"
+            431,
+            "header_too_large",
+            f"a request's header must have at most {limits.max_header_bytes} bytes, but has more",
         )
 
     def on_message_begin(self) -> None:
@@ -167,7 +171,7 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # else behind the body, where nobody needs them
+        if self._in_head:  # trailers after the body are ignored
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -176,7 +180,7 @@ class Connection(asyncio.Protocol):
         if len(self._url) > limits.max_url_bytes:
             self._refuse(self._too_long())
         if len(headers) > limits.max_headers:
-            message = f"there may be {limits.max_headers} headers, but there are {len(headers)}"
+            message = f"there must be at most {limits.max_headers} headers, but there are {len(headers)}"
             self._refuse(Problem(431, "header_too_large", message))
         if len(headers) * 4 + sum(len(name) + len(value) for name, value in headers) > limits.max_header_bytes:
             self._refuse(self._too_long())
@@ -190,7 +194,9 @@ class Connection(asyncio.Protocol):
         self._queue.append(exchange)
         self._pause_reading()
         if len(self._queue) > _PIPELINED:
-            self._refuse(Problem(400, "too_many_pipelined", f"{_PIPELINED} requests may wait, but there are more"))
+            self._refuse(
+                Problem(400, "too_many_pipelined", f"at most {_PIPELINED} requests may wait, but there are more")
+            )
 
     def _scope(self, version: str) -> dict[str, Any]:
         url = httptools.parse_url(self._url)
@@ -228,64 +234,64 @@ class Connection(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._current = exchange
-        self.book.begin(self)
+        self.connections.begin(self)
         exchange.task = self._loop.create_task(exchange.run(self._app))
-        self.book.tasks.add(exchange.task)
+        self.connections.tasks.add(exchange.task)
 
     def finished(self, exchange: Exchange) -> None:
-        """An answer is on its way; what comes next?"""
-        self.book.tasks.discard(exchange.task)
+        """Called when an answer has been written: continues with what comes next."""
+        self.connections.tasks.discard(exchange.task)
         self._current = None
         if self._transport.is_closing():
             return
         if not exchange.done:
-            self.abort()  # half an answer must not look like a whole one
+            self.abort()  # so that half an answer does not look like a whole one
         elif not exchange.keep_alive:
             self._part()
         elif self._queue:
             self._start(self._queue.popleft())
-        elif self._verdict is not None:
-            self.deny(self._verdict)
+        elif self._final_problem is not None:
+            self.deny(self._final_problem)
         elif self._eof:
             self._part()
         else:
             self.resume_reading()
             if self._in_head:
-                self.book.wait_for_head(self)
+                self.connections.wait_for_head(self)
             else:
-                self.book.rest(self)
+                self.connections.rest(self)
 
     def _refuse(self, problem: Problem) -> None:
-        """Stops the parser, which will then say that it was."""
-        self._verdict = problem
+        """Stops the parser, which then raises an error of its own."""
+        self._final_problem = problem
         raise ValueError(problem.message)
 
     def deny(self, problem: Problem) -> None:
-        """Says what is wrong, behind the answers that are owed, and ends the connection."""
-        self._deaf, self._verdict = True, problem
+        """Sends a problem after the answers that are owed, and ends the connection."""
+        self._discarding, self._final_problem = True, problem
         if self._current is not None:
             if self._incoming is not None and not self._incoming.whole:
                 self._incoming.leave()
                 if self._incoming in self._queue:
                     self._queue.remove(self._incoming)
             return
-        self.book.refused(problem.type)
+        self.connections.refused(problem.type)
         body = problem.body()
-        head = [STATUS_LINES[problem.status], self.book.standing_headers()]
+        head = [STATUS_LINES[problem.status], self.connections.standing_headers()]
         headers = [*problem.all_headers(len(body)), *HEADERS]
         head += [b"%b: %b\r\n" % header for header in headers if header[0] != b"connection"]
         self.write(b"".join([*head, b"connection: close\r\n\r\n", body]))
         self._part()
 
     def _last(self) -> None:
-        """Nothing that comes after the request at hand will be answered."""
-        self._deaf = True
+        """Makes the current request the last one that is answered."""
+        self._discarding = True
         if self._incoming is not None:
             self._incoming.keep_alive = False
 
     def _part(self) -> None:
-        """Ends the connection from this side, and waits for the client to end it from its own."""
-        self._deaf = True
+        """Ends the connection from this side, and waits for the client to end it from the other."""
+        self._discarding = True
         if self._transport.is_closing():
             return
         if self._eof:
@@ -293,13 +299,13 @@ class Connection(asyncio.Protocol):
             return
         self._transport.write_eof()
         self.resume_reading()
-        self.book.part(self)
+        self.connections.part(self)
 
     def part_if_idle(self) -> None:
-        if self._current is None and not self._deaf:
+        if self._current is None and not self._discarding:
             self._part()
 
 
 def _address(found: Any) -> tuple[str, int] | None:
-    """None for sockets without one, and where the client has left already."""
+    """The address; None if the socket has none or the client has already left."""
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None

@@ -1,14 +1,14 @@
-"""All connections of a worker: how many there may be, who makes room, and when each has had its time.
+"""All connections of a worker: their number, which one makes room, and their time limits.
 
-    fresh     no request has come in full: `timeout` seconds since it was opened, or since its first byte
+    fresh     no complete request yet: `timeout` seconds since it was opened, or since its first byte
     resting   between two requests: `idle_timeout`
-    busy      a request is read (the application watches over that), answered and written
-    stalled   busy, but the client does not read: `timeout` to go on
-    parting   the last answer was written: a moment for the client to end it, too
+    busy      a request is read (the application limits that), answered and written
+    stalled   busy, but the client does not read: `timeout`
+    parting   the last answer was written: two seconds for the client to end the connection too
 
-One look at all of them twice a second finds those whose time is over: each state is a table in the order of arrival,
-so that the look ends at the first that may stay. When there are too many, whoever has been resting or fresh for
-longest goes. So there is room for somebody new whatever the others do, and descriptors are left for it.
+A check twice a second finds those whose time is over: each state is a table in order of arrival, so the check ends at
+the first that may stay. When there are too many, the one that has been resting or fresh longest is closed. So there
+is always room, and a descriptor, for a new client.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _LOOK = 0.5
 #: Seconds for a client to end a connection after its last answer.
 _PARTING = 2.0
-#: Connections beyond the most that may be, for those who only ask how the server is.
+#: Connections beyond the limit, for health checks.
 _SPARE = 32
-#: Descriptors for everything that is no connection: files, pipes, libraries.
+#: Descriptors for everything else: files, pipes, libraries.
 _FILES = 96
 
 
@@ -43,7 +43,7 @@ class Connections:
     Parameters
     ----------
     standing_headers
-        Gives what every answer begins with.
+        Returns the first headers of every answer.
     """
 
     def __init__(self, settings: Settings, counts: Counts, standing_headers: Callable[[], bytes]) -> None:
@@ -87,7 +87,7 @@ class Connections:
             state.pop(connection, None)
 
     def _make_room(self, client: str | None = None) -> bool:
-        """Ends the connection that has waited longest, of a client if one is named; whether there was any."""
+        """Ends the connection that has waited longest, of one client if given. Returns whether there was one."""
         oldest = [
             next(((since, c) for c, since in state.items() if client is None or _client(c) == client), None)
             for state in (self._parting, self._resting, self._fresh)
@@ -131,8 +131,8 @@ class Connections:
     def _look(self) -> None:
         try:
             self._end_late(self._loop.time())
-        except Exception as error:  # whatever it is, the next look must come
-            log.error("the look at the connections failed", exc_info=error)
+        except Exception as error:  # the next check must follow
+            log.error("the check of the connections failed", exc_info=error)
         finally:
             self._timer = self._loop.call_later(_LOOK, self._look)
 
@@ -140,7 +140,7 @@ class Connections:
         timeout = self.settings.timeout
         for connection in _late(self._fresh, now - timeout):
             self._fresh.pop(connection, None)
-            if connection.heard:
+            if connection.received_any:
                 connection.deny(Problem(408, "timeout", f"the request did not arrive within {timeout:g} s"))
             else:
                 self.refused("idle")
@@ -158,8 +158,8 @@ class Connections:
     # --- the end ------------------------------------------------------------------------------------------------
 
     async def drain(self, seconds: float, listeners_closed: Callable[[], None]) -> None:
-        """Finishes what was accepted, within some seconds. Connections at rest stay open for a moment: a request may
-        be on its way, and gets an answer that says to come again elsewhere."""
+        """Finishes accepted requests within some seconds. Idle connections stay open for a moment: a request may be
+        on its way, and is answered that the server is stopping."""
         self.stopping = True
         began = self._loop.time()
         moment = min(1.0, seconds / 2)
@@ -194,7 +194,7 @@ def _late(state: dict[Connection, float], limit: float) -> list[Connection]:
 
 
 def _client(connection: Connection) -> str:
-    """Who it is. Whoever has an IPv6 address has 2⁶⁴ of them."""
+    """Identifies the client. Whoever has one IPv6 address has 2⁶⁴ of them."""
     host = connection.client[0] if connection.client is not None else ""
     if ":" in host:
         with contextlib.suppress(ValueError):
@@ -203,8 +203,8 @@ def _client(connection: Connection) -> str:
 
 
 def share_descriptors(wanted: int) -> tuple[int, int]:
-    """How many connections this process may hold, and how many may wait to be accepted: as many as wanted if it may
-    open as many files, else the larger part of what it may."""
+    """How many connections this process may hold, and how many may wait to be accepted: all that are wanted if the
+    limit of open files allows it, else most of that limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _FILES + _SPARE + 2 * wanted
     if soft != resource.RLIM_INFINITY and soft < needed:

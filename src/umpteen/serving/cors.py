@@ -1,4 +1,4 @@
-"""Pages of other origins that may ask this server, where they are named."""
+"""Cross-origin requests: the sites whose pages may call this server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Origins:
     def __init__(self, allowed: Sequence[str] = ()) -> None:
         for origin in allowed:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
-                raise ParamError(f"cors_origins must be such as https://example.org, or *, but one is {origin!r}")
+                raise ParamError(f"cors_origins must be like https://example.org, or *, but one is {origin!r}")
         self._all = "*" in allowed
         self._allowed = {origin.encode() for origin in allowed}
 
@@ -30,7 +30,7 @@ class Origins:
         return origin is not None and (self._all or origin in self._allowed)
 
     def headers(self, origin: bytes | None) -> list[Header]:
-        """What lets the browser hand an answer to the page that asked; nothing for other pages."""
+        """The headers that let a browser give an answer to the page that asked, if it is allowed."""
         if origin is None or not self.allows(origin):
             return [(b"vary", b"origin")]
         return [
@@ -40,7 +40,7 @@ class Origins:
         ]
 
     def preflight(self, method: str, headers: dict[bytes, bytes]) -> list[Header] | None:
-        """The answer to a browser that asks whether it may; None if this is no such request, or it may not."""
+        """The headers that answer a preflight request; None if this is not one, or it is not allowed."""
         origin = headers.get(b"origin")
         if method != "OPTIONS" or b"access-control-request-method" not in headers or not self.allows(origin):
             return None

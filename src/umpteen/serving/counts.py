@@ -1,8 +1,8 @@
 """Counters for Prometheus, summed over processes.
 
-Every worker writes its own row of memory they share, and so does their supervisor; any of them can add the rows up.
-What is counted is known beforehand, so a counter is a place in the row. The first place is the time of the last sign
-of life, which the supervisor looks at.
+Every worker, and their supervisor, writes its own row of shared memory; any of them can add up the rows. All counters
+are known in advance, so each is a place in the row. The first place is the time of the last sign of life, which the
+supervisor checks.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ REFUSALS = (
     "idle", "timeout", "not_read", "made_room", "overloaded", "invalid_http", "header_too_large", "url_too_long",
     "too_many_pipelined",
 )  # fmt: skip
-#: What came of a look at a changed model, and why it could not be used; see `trial.py`.
+#: The outcome of opening a changed model, and why it could not be used; see `trial.py`.
 OUTCOMES = ("done", "failed", "stuck")
 REASONS = {
     "missing": "a file of the model is missing",
     "unfinished": "its training was interrupted",
     "damaged": "its files disagree with its manifest",
-    "format": "it is in a format that this version does not read",
+    "format": "its format is not one this version reads",
     "memory": "there was not enough memory to open it",
     "unreadable": "a file could not be read",
     "stuck": "it took too long to open",
     "crashed": "the process that tried it died",
-    "error": "an unexpected error; the log says which",
+    "error": "an unexpected error; see the log",
 }
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -41,7 +41,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 @dataclass(frozen=True)
 class _Family:
-    """A metric: its places are one per label set, or buckets, sum and count per label set for a histogram."""
+    """A metric. It has one place per label set; a histogram has buckets, sum and count per label set."""
 
     name: str
     kind: str
@@ -62,7 +62,7 @@ class Counts:
     Parameters
     ----------
     routes, models
-        What requests and batches are told apart by.
+        The labels that requests and batches are counted by.
     memory
         Where all processes count; None to count alone.
     row, n_rows
@@ -93,7 +93,9 @@ class Counts:
         self._batches = self._add(
             "umpteen_batch_rows", "histogram", "Texts or rows in one kernel call.", ("model",), model_sets, ROWS
         )
-        self._waiting = self._add("umpteen_waiting_rows", "gauge", "Texts or rows that wait.", ("model",), model_sets)
+        self._waiting = self._add(
+            "umpteen_waiting_rows", "gauge", "Texts or rows that are waiting.", ("model",), model_sets
+        )
         self._reloads = self._add(
             "umpteen_reloads_total", "counter", "Times a changed model directory was opened.", ("model", "outcome"),
             [(model, outcome) for model in models for outcome in OUTCOMES],
@@ -115,7 +117,7 @@ class Counts:
             [("died",), ("stuck",)],
         )  # fmt: skip
         self._watcher = self._add(
-            "umpteen_watcher_stuck", "gauge", "Whether the look at the models does not come back.", (), [()]
+            "umpteen_watcher_stuck", "gauge", "Whether the check of the models is stuck.", (), [()]
         )
         self._open = self._add("umpteen_open_requests", "gauge", "Requests that are being answered.", (), [()])
         self._memory = self._add("umpteen_resident_bytes", "gauge", "Memory of all workers.", (), [()])
@@ -138,7 +140,7 @@ class Counts:
         self._size += family.width * len(sets)
         return {labels: family.start + i * family.width for i, labels in enumerate(sets)}
 
-    # --- what happened ------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         place = self._places.get((route, status))
@@ -152,7 +154,7 @@ class Counts:
         self._observe(self._batches[model,], ROWS, rows)
 
     def reloaded(self, model: str, outcome: str, reason: str | None = None) -> None:
-        """What came of a look at a changed model."""
+        """Counts the outcome of opening a changed model."""
         self._row[self._reloads[model, outcome]] += 1
         self.reload_recovered(model)
         if reason is not None:
@@ -163,7 +165,7 @@ class Counts:
             self._row[self._failing[model, reason]] = 0.0
 
     def failing(self, models: Sequence[str]) -> dict[str, str]:
-        """Models whose newest state cannot be used, with the reason."""
+        """Models whose newest version cannot be used, with the reason."""
         found = {}
         for model in models:
             for reason in REASONS:
@@ -185,7 +187,7 @@ class Counts:
         return bool(self._row[self._watcher[()]])
 
     def now(self, waiting: dict[str, int], open_requests: int, n_bytes: int, connections: int) -> None:
-        """How things stand; noted from time to time."""
+        """Sets the gauges; called from time to time."""
         for model, rows in waiting.items():
             self._row[self._waiting[model,]] = rows
         self._row[self._open[()]] = open_requests
@@ -197,7 +199,7 @@ class Counts:
         self._row[self._alive[()]] = 1
 
     def stopped(self) -> None:
-        """Clears what stands for something that is no more; counts go on."""
+        """Clears the gauges of a process that has ended; counters continue."""
         self._row[0] = 0.0
         for place in self._gauges:
             self._row[place] = 0.0
@@ -209,11 +211,11 @@ class Counts:
 
     @property
     def last_beat(self) -> float:
-        """When the row's process last gave a sign of life, by the clock that all processes share; 0 for never."""
+        """When the row's process last gave a sign of life, by the clock that all processes share; 0 if never."""
         return self._row[0]
 
     def _observe(self, place: int, buckets: Sequence[float], value: float) -> None:
-        """Buckets are kept apart and added up when they are read."""
+        """Buckets are stored separately and added up when they are read."""
         row = self._row
         bucket = bisect.bisect_left(buckets, value)
         if bucket < len(buckets):

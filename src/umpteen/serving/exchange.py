@@ -11,9 +11,9 @@ from umpteen.serving.problems import log
 if TYPE_CHECKING:
     from umpteen.serving.connection import Connection
 
-#: Bytes written at once. A larger answer is handed on as the client reads it, so that no second copy of it waits.
+#: Bytes written at once. Larger answers are written as the client reads them, so that no second copy is kept.
 _PIECE = 1 << 16
-#: Bytes of a body that may wait for the application before no more are read.
+#: Bytes of a body that may wait for the application; beyond that, reading pauses.
 _UNREAD = 1 << 16
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
@@ -54,12 +54,12 @@ class Exchange:
         finally:
             connection.finished(self)
 
-    # --- what the connection says -------------------------------------------------------------------------------
+    # --- called by the connection -------------------------------------------------------------------------------
 
     def feed(self, part: bytes) -> bool:
-        """Takes a part of the body; whether that is enough for now."""
+        """Takes a part of the body. Returns whether reading should pause."""
         if self.done:
-            return False  # answered without having been read
+            return False  # already answered, without reading the body
         if not self._body:
             self._body = part
         else:
@@ -81,7 +81,7 @@ class Exchange:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
-    # --- what the application calls -----------------------------------------------------------------------------
+    # --- called by the application ------------------------------------------------------------------------------
 
     async def receive(self) -> dict[str, Any]:
         if self._expects:
@@ -118,16 +118,16 @@ class Exchange:
         self.done = True
 
     def _make_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-        """Headers are the gate's own: none has a line break in it."""
-        head = [STATUS_LINES[status], self._connection.book.standing_headers()]
-        said = False
+        """All headers come from the gate, so none has a line break."""
+        head = [STATUS_LINES[status], self._connection.connections.standing_headers()]
+        has_connection = False
         for name, value in headers:
             if name == b"connection":
-                said, self.keep_alive = True, False
+                has_connection, self.keep_alive = True, False
             head.append(b"%b: %b\r\n" % (name, value))
-        if not self.whole or self._connection.book.stopping:
+        if not self.whole or self._connection.connections.stopping:
             self.keep_alive = False
-        if not (self.keep_alive or said):
+        if not (self.keep_alive or has_connection):
             head.append(b"connection: close\r\n")
         head.append(b"\r\n")
         return b"".join(head)

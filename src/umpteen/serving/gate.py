@@ -1,4 +1,4 @@
-"""Around every request: who may come in, how much at once, what every answer carries, and the count of all of it."""
+"""What surrounds every request: access, limits, the headers of every answer, and counting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from umpteen.serving.tokens import Tokens
 
 access = logging.getLogger("umpteen.access")
 
-#: Nothing is loaded from elsewhere, nothing runs that is not a file of ours, and no other page may frame this one.
+#: Nothing is loaded from other sites, only our own scripts run, and no other page may frame this one.
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -38,8 +38,8 @@ HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]
-#: Of answers to what is asked in JSON, which no page of another origin can send: what a page may load, or be framed
-#: by, does not concern them, and each header takes as long as finding the route.
+#: For answers to JSON requests, which no page of another origin can send. They need no headers about loading and
+#: framing, and each header takes as long as finding the route.
 ANSWER_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 OTHER = "other"
 HEALTH = "/healthz"
@@ -47,7 +47,7 @@ _TYPES = {404: "not_found", 405: "method_not_allowed"}
 
 
 class Answer(NamedTuple):
-    """What a handler answers with 200; the version is that of the model that gave it."""
+    """A handler's answer with status 200, and the version of the model that gave it."""
 
     body: bytes
     kind: bytes = b"application/json"
@@ -56,8 +56,8 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Endpoint:
-    """Where a route leads. To Starlette's router it is an application that does nothing: the gate calls the handler,
-    with less around it than the router would put there."""
+    """The target of a route. For Starlette's router it is an application that does nothing: the gate calls the
+    handler itself, which takes less time."""
 
     route: str
     handler: Callable[[Request], Awaitable[Answer]]
@@ -74,7 +74,7 @@ class Gate:
     inner
         The routes, each to an `Endpoint`.
     direct
-        Those of them whose path is always the same, by method and path: they are found without asking the others.
+        Those of them with a fixed path, by method and path: they are found without the router.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Gate:
                 problem = _from_router(error) if isinstance(error, HTTPException) else as_problem(error)
                 status, body = problem.status, problem.body()
                 headers = problem.all_headers(len(body)) + HEADERS
-                del problem  # its traceback holds this frame, and with it the request's text, in a ring
+                del problem  # its traceback holds this frame: the cycle would keep the request's text alive
             headers.append((REQUEST_ID, request_id))
             if self._origins and status != 204:
                 headers += self._origins.headers(given.get(b"origin"))
@@ -138,17 +138,17 @@ class Gate:
                 self._write_access(scope, request_id, status, len(body), seconds, version)
 
     def hold(self, scope: Scope, n_bytes: int) -> None:
-        """Bytes of a request or its answer that are in memory until it is written."""
+        """Counts bytes of a request or its answer, which stay in memory until the answer is written."""
         self.budget.take(n_bytes, scope["held"])
         scope["held"] += n_bytes
 
     async def _ask_router(self, scope: Scope, receive: Receive, send: Send) -> Endpoint:
-        scope["app"] = self  # makes Starlette's router raise what it refuses
+        scope["app"] = self  # makes Starlette's router raise its errors
         await self._inner(scope, receive, send)
         found: Endpoint = scope["endpoint"]
         return found
 
-    # --- who may come in ----------------------------------------------------------------------------------------
+    # --- access -------------------------------------------------------------------------------------------------
 
     def _check(self, scope: Scope, given: dict[bytes, bytes]) -> None:
         self._check_host(scope, given)
@@ -158,7 +158,7 @@ class Gate:
             if scope.get("crowded"):
                 raise overloaded("there are too many connections; try again later", close=True)
             if self.open_requests > self.settings.max_requests:
-                raise overloaded(f"{self.settings.max_requests} requests are open already; try again later")
+                raise overloaded(f"{self.settings.max_requests} requests are already open; try again later")
         if self._origins and (headers := self._origins.preflight(scope["method"], given)) is not None:
             raise _Allowed(headers)
         if self.tokens and _is_private(scope["path"]):
@@ -167,7 +167,7 @@ class Gate:
                 raise Problem(
                     401,
                     "unauthorized",
-                    "this server wants a token: Authorization: Bearer …",
+                    "this server requires a token: Authorization: Bearer …",
                     {"WWW-Authenticate": "Bearer"},
                 )
 
@@ -178,7 +178,7 @@ class Gate:
                 raise Problem(400, "invalid_http", "a request must have a Host header, but this one has none")
         elif not self._hosts.allows(host):
             raise Problem(
-                421, "unknown_host", "this server does not answer to this Host; --allowed-hosts says which it does"
+                421, "unknown_host", "this server does not accept this Host; --allowed-hosts names those it does"
             )
         elif sum(name == b"host" for name, _ in scope["headers"]) > 1:
             raise Problem(400, "invalid_http", "a request must have one Host header, but this one has more")
@@ -198,7 +198,7 @@ class Gate:
 
 
 class _Allowed(Exception):
-    """A browser may ask what it asks for leave to ask."""
+    """The positive answer to a browser's preflight request."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
         super().__init__()

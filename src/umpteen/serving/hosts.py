@@ -1,8 +1,8 @@
-"""Which names a request may call this server by.
+"""The host names this server answers to.
 
-A page elsewhere can make its own name lead to 127.0.0.1 and then read, as its own origin, what a server on this
-machine answers (DNS rebinding). The request still says the name in its Host header, so a server that only answers to
-names it knows is safe. An address in digits is nobody's name: no other page can have it as its origin.
+A page on another site can make its own name lead to 127.0.0.1 and then read, as its own origin, the answers of a
+server on this machine (DNS rebinding). The request still has that name in its Host header, so a server that answers
+only to names it knows is safe. A numeric address is always safe: no other page can have it as its origin.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@?#\s]+))(?::[0-9]{1,5})?")
 _NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
-#: Values seen to be right are remembered; more than this and somebody makes them up.
+#: Accepted values to remember; more than this are made up.
 _REMEMBERED = 64
 
 
 class Hosts:
-    """The hosts that are answered to.
+    """The host names that are accepted.
 
     Parameters
     ----------
     bound
-        The address listened at. Any address in digits will do where that is all of them.
+        The address the server listens on. If that is all addresses, any numeric address is accepted.
     allowed
-        More names and addresses; ``*.example.org`` for all below one, ``*`` for all there are.
+        More names and addresses; ``*.example.org`` for all subdomains, ``*`` for any name.
     """
 
     def __init__(self, bound: str, allowed: Sequence[str] = ()) -> None:

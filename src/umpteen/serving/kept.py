@@ -1,4 +1,4 @@
-"""The metrics kept beside a model, which are shown to every client, so nothing is taken on trust."""
+"""The metrics kept beside a model. Every client sees them, so they are not trusted."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from umpteen.storage.store import ModelReader
 
 
 def read_metrics(reader: ModelReader) -> dict[str, Any] | None:
-    """The metrics of an opened model, or None. Its reader follows no link, which might lead to any file here."""
+    """The metrics of an opened model, or None. Its reader follows no links, which might lead to any file."""
     try:
         metrics = reader.metrics
-        msgspec.json.encode(metrics)  # numbers that no answer can hold
+        msgspec.json.encode(metrics)  # fails for numbers that JSON cannot hold
     except (ModelError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         log.warning("the metrics are not shown: %s", error)
         return None

@@ -1,4 +1,4 @@
-"""Sockets to listen at, and how to stop listening without turning anybody away half-way."""
+"""Listening sockets, and how to stop listening without losing clients that have connected."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _SO_ATTACH_FILTER = 26
 
 
 def bind(host: str, port: int, *, shared: bool) -> socket.socket:
-    """A socket at the address. Several workers each listen on one of their own there, and the kernel shares out
-    the connections evenly; with one socket for all, the first worker to wake would take most."""
+    """A socket bound to the address. Each worker listens on a socket of its own, and the kernel distributes the
+    connections evenly; with one socket for all, the first worker to wake would take most."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
         if shared and shares_ports():
-            # Only now, and at the port just found free: with the option set, another server's port would do too.
+            # Only after the port was found free: with the option set, a port of another server would be accepted too.
             port = bound.getsockname()[1]
             bound.close()
             bound = _reuse(family, host, port)
     except OSError as error:
         bound.close()
-        raise ParamError(f"cannot listen at {host}:{port} ({error.strerror or error})") from error
+        raise ParamError(f"cannot listen on {host}:{port} ({error.strerror or error})") from error
     return bound
 
 
 def shares_ports() -> bool:
-    return sys.platform == "linux"  # elsewhere SO_REUSEPORT does not share out
+    return sys.platform == "linux"  # elsewhere SO_REUSEPORT does not distribute connections
 
 
 def own_socket(holder: socket.socket) -> socket.socket:
-    """A worker's own socket at the address of the one it was given."""
+    """A worker's own socket, bound to the same address as the one it was given."""
     if not shares_ports():
         return holder
     address = holder.getsockname()
@@ -55,7 +55,7 @@ def _reuse(family: int, host: str, port: int) -> socket.socket:
 
 
 def refuse_newcomers(listener: socket.socket) -> None:
-    """Makes a listening socket ignore who wants to connect, so that those who have can be accepted before it is
+    """Makes a listening socket ignore new clients, so that those already connected can be accepted before it is
     closed: closing resets connections that wait. On Linux only; elsewhere some of them may be lost.
 
     The filter drops packets that ask for a connection (SYN in the 14th byte of the TCP header) and no others."""
@@ -71,7 +71,7 @@ def refuse_newcomers(listener: socket.socket) -> None:
         )
     )
     steps = ctypes.create_string_buffer(program, len(program))
-    # Where the kernel does not take the filter, those who connect in the last moment may be lost.
+    # If the kernel does not accept the filter, the last clients to connect may be lost.
     with contextlib.suppress(OSError):
         listener.setsockopt(
             socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", len(program) // 8, ctypes.addressof(steps))

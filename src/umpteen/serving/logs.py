@@ -1,6 +1,6 @@
-"""The server's log: a line for each event, as text or as JSON.
+"""The server's log: a line per event, as text or as JSON.
 
-A line says what happened and carries fields a program can search for:
+A line has a message and fields that a program can search for:
 
     2026-11-18T09:30:00.125Z info tags: reloaded model=tags version=1f0c3a5b7d9e
     {"time": "2026-11-18T09:30:00.125Z", "level": "info", "message": "tags: reloaded", "model": "tags", …}
@@ -32,7 +32,7 @@ def set_up(form: str, level: str, **fields: Any) -> None:
     form
         "text" or "json".
     fields
-        What every line of this process carries.
+        Fields of every line of this process.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json(fields) if form == "json" else _Text(fields))
@@ -66,7 +66,7 @@ class _Json(_Line):
         line |= {key: value for key, value in self.fields(record).items() if key not in line}
         if (trace := self.trace(record)) is not None:
             line["trace"] = trace
-        return json.dumps(line, default=str)  # in ASCII: neither a line break nor half a character
+        return json.dumps(line, default=str)  # ASCII, without line breaks
 
 
 class _Text(_Line):

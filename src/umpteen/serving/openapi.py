@@ -12,23 +12,23 @@ from umpteen.serving import schema
 from umpteen.serving.settings import Settings
 
 _REFUSALS = {
-    "400": "The body is not JSON, or the request not HTTP.",
-    "401": "The server wants a token.",
+    "400": "The body is not JSON, or the request is not HTTP.",
+    "401": "The server requires a token.",
     "404": "There is no such model or label.",
     "408": "The request took too long to arrive.",
     "413": "The body, a text or the batch is too large.",
     "415": "The body is not sent as application/json.",
-    "421": "The server does not answer to the name in the Host header.",
-    "422": "The request breaks a rule; the message says which.",
+    "421": "The server does not accept the name in the Host header.",
+    "422": "The request breaks a rule, which the message names.",
     "500": "The server failed.",
-    "503": "The server has too much to do, or took too long; try again after Retry-After seconds.",
+    "503": "The server is overloaded, or took too long; try again after Retry-After seconds.",
 }
 _ALWAYS = ("400", "421", "500", "503")
 _QUESTIONS = ("401", "404", "408", "413", "415", "422", *_ALWAYS)
 _LOOKS = ("401", "404", "422", *_ALWAYS)
 _HEADERS = {
-    "X-Request-ID": {"description": "The request's own, or one made for it.", "schema": {"type": "string"}},
-    "X-Model-Version": {"description": "Of the model that answered.", "schema": {"type": "string"}},
+    "X-Request-ID": {"description": "The request's id, or a new one.", "schema": {"type": "string"}},
+    "X-Model-Version": {"description": "The version of the model that answered.", "schema": {"type": "string"}},
 }
 
 _TYPES = (
@@ -44,9 +44,9 @@ def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) 
     Parameters
     ----------
     inputs
-        What its models take: "text", "features", or some the one and some the other.
+        What its models take: "text", "features", or both.
     private
-        Whether it wants a token.
+        Whether it requires a token.
     """
     _, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     _write_limits(components, settings, inputs)
@@ -67,9 +67,11 @@ def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) 
             )
         },
         "/v1/explain": {
-            "post": _post("explain", "What spoke for and against a label", "ExplainRequest", _ref("ExplainResponse"))
+            "post": _post("explain", "What counts for and against a label", "ExplainRequest", _ref("ExplainResponse"))
         },
-        "/v1/labels": {"get": _get("findLabels", "Labels whose names hold a text", _LOOKS, _ref("LabelsResponse"))},
+        "/v1/labels": {
+            "get": _get("findLabels", "Labels whose names contain a text", _LOOKS, _ref("LabelsResponse"))
+        },
         "/v1/models": {
             "get": _get(
                 "listModels", "The models served, the default one first", ("401", *_ALWAYS), _ref("ModelsResponse")
@@ -80,10 +82,10 @@ def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) 
             "parameters": [model_id],
         },
         "/v1/models/{model_id}/label-frequencies.svg": {
-            "get": _get("drawFrequencies", "A drawing of how often each label occurs", _LOOKS, None, "image/svg+xml"),
+            "get": _get("drawFrequencies", "A chart of how often each label occurs", _LOOKS, None, "image/svg+xml"),
             "parameters": [model_id],
         },
-        "/healthz": {"get": _get("healthz", "Whether the process lives", _ALWAYS, _ref("Status"), private=False)},
+        "/healthz": {"get": _get("healthz", "Whether the process is alive", _ALWAYS, _ref("Status"), private=False)},
         "/readyz": {
             "get": _get("readyz", "Whether requests will be answered", _ALWAYS, _ref("Status"), private=False)
         },
@@ -92,7 +94,7 @@ def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) 
     paths["/v1/labels"]["get"]["parameters"] = [
         _query("query", {"type": "string", "maxLength": 200}, "Part of a name; by default the most frequent labels."),
         _query("model", {"type": "string"}, "Id of the model; by default the server's first."),
-        _query("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Labels at most."),
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Most labels to list."),
     ]
     document: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -100,8 +102,8 @@ def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) 
             "title": "umpteen",
             "version": __version__,
             "description": "Labels for texts, with probabilities and reasons. Errors are "
-            '`{"error": {"type", "message", "field"}}` with the status that fits. A request may have a name, '
-            "`X-Request-ID`, which comes back; every answer of a model has its version, `X-Model-Version`.",
+            '`{"error": {"type", "message", "field"}}` with a fitting status. A request may have an id, '
+            "`X-Request-ID`, which is returned; every answer of a model has its version, `X-Model-Version`.",
         },
         "paths": paths,
         "components": {"schemas": components},
@@ -114,7 +116,7 @@ def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) 
 
 
 def _write_limits(components: dict[str, Any], settings: Settings, inputs: Collection[str]) -> None:
-    """What the types cannot know: this server's limits, and that a text and features exclude each other."""
+    """Adds what the types cannot express: this server's limits, and that text and features exclude each other."""
     for name in ("SuggestRequest", "ExplainRequest", "Document"):
         properties = components[name]["properties"]
         properties["text"]["maxLength"] = settings.max_characters

@@ -1,4 +1,4 @@
-"""What goes wrong, as HTTP says it: a status, a type a program can test, a message a person can read."""
+"""Errors in HTTP: a status, a type for programs, a message for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger("umpteen.serving")
 
 
 class Problem(Exception):
-    """An answer that is not the one asked for."""
+    """An error to answer with."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class Problem(Exception):
         return headers
 
 
-#: Answers after which the rest of what is sent will not be read.
+#: Statuses after which the rest of the request is not read.
 _LAST = (408, 413, 414, 431)
 
 
 def without_trace(error: Exception) -> Exception:
-    """An error as it goes from thread to thread. What is the client's fault leaves its traceback behind: it holds
-    the frames of the thread, which hold the error again, and with it the request until the rings are collected."""
+    """An error that can pass from thread to thread. Errors of the client lose their traceback: it holds the thread's
+    frames, which hold the error, and the cycle would keep the request until it is collected."""
     return error.with_traceback(None) if isinstance(error, (Problem, UmpteenError)) else error
 
 
@@ -59,7 +59,7 @@ def stopping() -> Problem:
 
 
 def as_problem(error: BaseException) -> Problem:
-    """Any exception as an answer: this package's own say what the client did wrong, others are our fault."""
+    """Any exception as an answer: this package's own are the client's fault, others are ours."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, (ParamError, DataError)):
@@ -67,4 +67,4 @@ def as_problem(error: BaseException) -> Problem:
     if isinstance(error, MemoryLimitError):
         return overloaded(str(error))
     log.error("a request failed", exc_info=error)
-    return Problem(500, "internal", "the server failed at this request; its log says why")
+    return Problem(500, "internal", "the server failed at this request; its log has the reason")

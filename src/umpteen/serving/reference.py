@@ -1,5 +1,4 @@
-"""The API for people: a page made from the OpenAPI document, with nothing in it that a browser would have to fetch
-from elsewhere or run."""
+"""The API reference for people: a page made from the OpenAPI document, without scripts or external files."""
 
 from __future__ import annotations
 
@@ -35,12 +34,12 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-_TOKEN = """<p>This server wants a token with every request under <code>/v1/</code> and to <code>/metrics</code>:
+_TOKEN = """<p>This server requires a token with every request under <code>/v1/</code> and to <code>/metrics</code>:
 <code>Authorization: Bearer …</code></p>"""
 
 
 def render_reference(document: Schema) -> bytes:
-    """The page for an OpenAPI document of ours."""
+    """The page for our OpenAPI document."""
     operations = [
         (method, path, operation, entry.get("parameters", []))
         for path, entry in document["paths"].items()
@@ -93,7 +92,7 @@ def _operation(method: str, path: str, operation: Schema, parameters: list[Schem
         for status, response in operation["responses"].items()
         if status != "200"
     )
-    parts.append(f"<details><summary>When something is wrong</summary><table>{refusals}</table></details></section>")
+    parts.append(f"<details><summary>Errors</summary><table>{refusals}</table></details></section>")
     return "\n".join(parts)
 
 
@@ -123,7 +122,7 @@ def _field(name: str, schema: Schema, required: bool, schemas: Schema) -> str:
     if required:
         notes.append("Required.")
     elif schema.get("default") not in (None, []):
-        notes.append(f"By default <code>{escape(json.dumps(schema['default']))}</code>.")
+        notes.append(f"Default: <code>{escape(json.dumps(schema['default']))}</code>.")
     return (
         f"<tr><td><code>{escape(name)}</code></td><td>{escape(_type(schema, schemas))}</td>"
         f"<td>{' '.join(note for note in notes if note)}</td></tr>"
@@ -165,7 +164,7 @@ def _example(path: str, schema: Schema, schemas: Schema) -> str:
 
 
 def _input(properties: Schema) -> Schema:
-    """A text, or a row of numbers where the server's models take no texts."""
+    """A text, or a row of numbers if the server's models do not take texts."""
     return {"text": "Herring quotas in the North Sea"} if "text" in properties else {"features": {"17": 0.5}}
 
 
@@ -179,6 +178,6 @@ def _name(schema: Schema) -> str:
 
 
 def _code(text: str) -> str:
-    """Text in which what stands between backquotes is code."""
+    """HTML of a text; what is between backquotes becomes code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""A name for every request, by which its answer and its lines in the log are found."""
+"""Ids of requests, which link an answer to its lines in the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _GIVEN = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
 
 class RequestIds:
-    """The client's own id where it sends a plain one, else a new one: a counter behind what no other process has."""
+    """The client's id if it sends a plain one, else a new one: a prefix unique to this process, and a counter."""
 
     def __init__(self) -> None:
         self._prefix, self._made = secrets.token_hex(4).encode(), 0

@@ -13,14 +13,14 @@ from umpteen.serving.wording import explain
 T = TypeVar("T")
 
 Features = dict[Annotated[int, Meta(ge=0, lt=2**31)], float] | list[float]
-TopK = Annotated[int, Meta(ge=1)] | float | Literal["auto"]  # 5.0 is an integer too, says JSON Schema
+TopK = Annotated[int, Meta(ge=1)] | float | Literal["auto"]  # in JSON Schema 5.0 is an integer too
 Threshold = Annotated[float, Meta(ge=0, le=1)] | Literal["micro", "macro"]
-TextField = Annotated[str, Meta(description="The text; for models of texts.")] | UnsetType
+TextField = Annotated[str, Meta(description="The text, for models trained on texts.")] | UnsetType
 FeaturesField = (
     Annotated[
         Features,
         Meta(
-            description="The row; for models of numbers. Values by feature id, or one number for each feature.",
+            description="The row, for models trained on numbers: values by id, or one for each feature.",
             examples=[{"17": 0.5, "204": 1.2}],
         ),
     ]
@@ -29,21 +29,21 @@ FeaturesField = (
 ModelField = Annotated[str, Meta(description="Id of the model; by default the server's first.")] | None
 
 
-WordsField = Annotated[int, Meta(description="In the text.")] | UnsetType
-UnknownField = Annotated[int, Meta(description="Of them, the model has never seen.")] | UnsetType
+WordsField = Annotated[int, Meta(description="Words in the text.")] | UnsetType
+UnknownField = Annotated[int, Meta(description="Words in the text that the model does not know.")] | UnsetType
 NoteField = Annotated[str, Meta(description="Why a text got no label.")] | UnsetType
 
 
 class Document(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A text, or a row of numbers for a model that was trained on such."""
+    """A text, or a row of numbers for a model trained on numbers."""
 
     text: TextField = UNSET
     features: FeaturesField = UNSET
-    document_id: Annotated[str, Meta(description="Comes back with the results.")] | None = None
+    document_id: Annotated[str, Meta(description="Returned with the results.")] | None = None
 
 
-class Asking(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every question about labels may say."""
+class SuggestOptions(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Options that requests for suggestions share."""
 
     model: ModelField = None
     top_k: (
@@ -66,7 +66,7 @@ class Asking(Struct, forbid_unknown_fields=True, kw_only=True):
         ]
         | None
     ) = None
-    exclude: Annotated[list[str], Meta(description="Labels never to give; the others move up.")] = []
+    exclude: Annotated[list[str], Meta(description="Labels to leave out; the others move up.")] = []
     include: Annotated[list[str], Meta(description="Give only these labels.")] | None = None
     min_known: Annotated[
         float,
@@ -80,12 +80,12 @@ class Asking(Struct, forbid_unknown_fields=True, kw_only=True):
             self.top_k = int(self.top_k)
 
 
-class SuggestRequest(Asking, forbid_unknown_fields=True, kw_only=True):
+class SuggestRequest(SuggestOptions, forbid_unknown_fields=True, kw_only=True):
     text: TextField = UNSET
     features: FeaturesField = UNSET
 
 
-class BatchRequest(Asking, forbid_unknown_fields=True, kw_only=True):
+class BatchRequest(SuggestOptions, forbid_unknown_fields=True, kw_only=True):
     documents: list[Document]
 
 
@@ -99,7 +99,7 @@ class ExplainRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 class Suggestion(Struct):
     label: str
     label_id: int
-    score: Annotated[float, Meta(ge=0, le=1, description="A probability where the model is calibrated.")]
+    score: Annotated[float, Meta(ge=0, le=1, description="A probability if the model is calibrated.")]
 
 
 class SuggestResponse(Struct, omit_defaults=True):
@@ -123,7 +123,7 @@ class Word(Struct):
 
 
 class Span(Struct):
-    start: Annotated[int, Meta(description="In characters (Unicode code points) of the text.")]
+    start: Annotated[int, Meta(description="In characters (Unicode code points).")]
     end: int
     contribution: float
 
@@ -131,32 +131,32 @@ class Span(Struct):
 class AccountLine(Struct):
     text: str
     value: float
-    kind: Annotated[str, Meta(description='"word", "rest", the other words together, "base" or "sum".')]
+    kind: Annotated[str, Meta(description='"word", "rest" (all other words), "base" or "sum".')]
 
 
 class ExplainResponse(Struct):
     label: str
     label_id: int
-    score: Annotated[float, Meta(description="As in suggestions: in [0, 1].")]
-    family: Annotated[str, Meta(description="Of the model.")]
-    meaning: Annotated[str, Meta(description="What the contributions are, as a sentence.")]
+    score: Annotated[float, Meta(description="In [0, 1], as in suggestions.")]
+    family: Annotated[str, Meta(description="The model's family.")]
+    meaning: Annotated[str, Meta(description="What the contributions mean, in a sentence.")]
     raw_score: float | None
-    base: Annotated[float, Meta(description="What no word had a hand in.")]
+    base: Annotated[float, Meta(description="The part of the score that does not come from words.")]
     account: Annotated[
         list[AccountLine],
         Meta(description="The largest contributions, the others together, the base, and their sum."),
     ]
     words: list[Word]
     spans: list[Span]
-    unknown: Annotated[list[str], Meta(description="Words the model has never seen.")]
-    votes: Annotated[list[dict[str, Any]], Meta(description="Trees or neighbours that voted, the strongest first.")]
-    note: Annotated[str, Meta(description="The votes in a few words; empty where nothing votes.")]
+    unknown: Annotated[list[str], Meta(description="Words that the model does not know.")]
+    votes: Annotated[list[dict[str, Any]], Meta(description="Trees or neighbours that voted, strongest first.")]
+    note: Annotated[str, Meta(description="The votes in a few words; empty if nothing votes.")]
 
 
 class LabelHit(Struct):
     label: str
     label_id: int
-    count: Annotated[int, Meta(description="Training rows that had it.")]
+    count: Annotated[int, Meta(description="Number of training rows with this label.")]
 
 
 class LabelsResponse(Struct):
@@ -192,7 +192,9 @@ class ModelsResponse(Struct):
 class ModelFacts(ModelSummary):
     bytes: int
     parameters: dict[str, Any]
-    features: Annotated[dict[str, Any], Meta(description="How texts become numbers; empty for models of numbers.")]
+    features: Annotated[
+        dict[str, Any], Meta(description="How texts become numbers; empty for models trained on numbers.")
+    ]
     metrics: Annotated[dict[str, Any], Meta(description="As kept by `umpteen evaluate --keep`.")] | None
     most_frequent: list[LabelHit]
     labels_without_rows: int
@@ -208,14 +210,14 @@ class FailedReload(Struct):
 class Status(Struct, omit_defaults=True):
     status: str
     failed_reloads: Annotated[
-        list[FailedReload], Meta(description="Models whose newest state cannot be used; the one before it answers.")
+        list[FailedReload], Meta(description="Models whose newest version cannot be used; the previous one answers.")
     ] = []
 
 
 class ErrorDetail(Struct, omit_defaults=True):
     type: str
     message: str
-    field: Annotated[str, Meta(description="The field at fault, such as documents[0].text.")] | UnsetType = UNSET
+    field: Annotated[str, Meta(description="The field that is wrong, such as documents[0].text.")] | UnsetType = UNSET
 
 
 class ErrorResponse(Struct):

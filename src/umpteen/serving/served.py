@@ -36,13 +36,13 @@ from umpteen.storage.store import ModelReader
 from umpteen.tagger import Tagger, TextRows, is_answerable, load, why_none
 from umpteen.trained.model import TrainedModel
 
-#: Label names decoded and kept; a name is asked for again and again, and most of a million never.
+#: Decoded label names to keep; some are used again and again, and most of a million never.
 _NAMES_KEPT = 1 << 16
 _FREQUENT = 20
 #: Rows in one kernel call: enough to keep the kernel busy, few enough to answer the first in milliseconds.
 _ROWS_PER_CALL = 256
-#: Less work than this, in seconds or characters, is done before a second thread has started. Where many requests
-#: share a call the other cores have the requests to read and write, and each thread visits a forest's nodes anew.
+#: Less work than this, in seconds or characters, is done before a second thread would have started. When many
+#: requests share a call, the other cores are busy reading and writing, and each thread visits a forest's nodes again.
 _WORTH_THREADS = 0.002
 _WORTH_THREADS_AMONG_MANY = 0.01
 _MANY_CHARACTERS = 500_000
@@ -50,9 +50,9 @@ _MANY_CHARACTERS = 500_000
 
 @dataclass(slots=True, eq=False)
 class SuggestJob:
-    """A request for suggestions; `batch` says which of the two answers it wants."""
+    """A request for suggestions, for one text or for a batch."""
 
-    asking: schema.Asking
+    options: schema.SuggestOptions
     documents: Sequence[schema.Document | schema.SuggestRequest]
     batch: bool
 
@@ -84,7 +84,7 @@ class _Texts:
         return counts + b',"note":%b}' % msgspec.json.encode(why_none(self.known_share[row], self.least_known[row]))
 
 
-def _shared_settings(ask: schema.Asking) -> tuple[str, str | None, tuple[str, ...], tuple[str, ...] | None]:
+def _shared_settings(ask: schema.SuggestOptions) -> tuple[str, str | None, tuple[str, ...], tuple[str, ...] | None]:
     """What requests must have in common to be ranked together."""
     kind = "decided" if ask.top_k is None else "auto" if ask.top_k == "auto" else "number"
     threshold = "number" if isinstance(ask.threshold, float) else ask.threshold
@@ -92,11 +92,11 @@ def _shared_settings(ask: schema.Asking) -> tuple[str, str | None, tuple[str, ..
 
 
 class OpenModel:
-    """One state of a model directory. It never changes, so that any thread may ask it; a changed directory is opened
-    as another one."""
+    """One version of a model directory. It never changes, so any thread may use it; a changed directory is opened as
+    another one."""
 
     def __init__(self, path: str, threads: int) -> None:
-        resolved = Path(path).resolve()  # a link may be turned to another model while this one is opened
+        resolved = Path(path).resolve()  # a link may change to another model while this one is opened
         self._reader = ModelReader(resolved)
         self.version, self._directory = shorten(self._reader.version), resolved.name
         loaded = load(self._reader)
@@ -111,16 +111,16 @@ class OpenModel:
         self._warm_up()
 
     def _warm_up(self) -> None:
-        """What only a first request would load."""
+        """Loads what the first request would have to."""
         document = schema.Document(text="é") if self.tagger is not None else schema.Document(features={})
-        outcome = self.suggest([SuggestJob(schema.Asking(), [document], batch=False)])[0]
+        outcome = self.suggest([SuggestJob(schema.SuggestOptions(), [document], batch=False)])[0]
         if isinstance(outcome, Exception):
             raise outcome
 
     # --- labels -------------------------------------------------------------------------------------------------
 
     def _ids(self, labels: Sequence[str]) -> list[int]:
-        """Ids of labels; those of a model without names are named by their ids."""
+        """Ids of labels; in a model without names, a label is its id."""
         return [self._id(label) for label in labels]
 
     def _id(self, label: str) -> int:
@@ -134,28 +134,28 @@ class OpenModel:
     # --- suggest ------------------------------------------------------------------------------------------------
 
     def suggest(self, jobs: Sequence[SuggestJob]) -> list[Outcome]:
-        """Answers to some requests, from as few kernel calls as their settings allow."""
+        """Answers requests with as few kernel calls as their settings allow."""
         try:
             return self._suggest(jobs)
         except Exception as error:
             if len(jobs) == 1:
                 return [without_trace(error)]
-            return [self.suggest([job])[0] for job in jobs]  # so that only who is to blame pays
+            return [self.suggest([job])[0] for job in jobs]  # so that only the faulty one fails
 
     def _suggest(self, jobs: Sequence[SuggestJob]) -> list[Outcome]:
         rows_of = [len(job.documents) for job in jobs]
         starts = np.cumsum([0, *rows_of]).tolist()
         given = self._to_rows([document for job in jobs for document in job.documents])
-        least_known = np.repeat([job.asking.min_known for job in jobs], rows_of)
+        least_known = np.repeat([job.options.min_known for job in jobs], rows_of)
         texts = _Texts.of(given, least_known)
         groups: dict[Any, list[int]] = {}  # settings a kernel call has to share -> jobs
         for number, job in enumerate(jobs):
-            groups.setdefault(_shared_settings(job.asking), []).append(number)
+            groups.setdefault(_shared_settings(job.options), []).append(number)
         answers: list[Outcome] = [b""] * len(jobs)
         for key, members in groups.items():
             rows = [row for number in members for row in range(starts[number], starts[number + 1])]
             X = given.X if len(groups) == 1 else given.X[rows]
-            labels, scores = self._rank(X, [jobs[number].asking for number in members], *key)
+            labels, scores = self._rank(X, [jobs[number].options for number in members], *key)
             if texts is not None:
                 labels = np.where(texts.answered[rows][:, None], labels, -1).astype(np.int32)
             found = iter(self._write(labels, scores, [jobs[number] for number in members]))
@@ -167,7 +167,7 @@ class OpenModel:
     def _rank(
         self,
         X: Csr,
-        asked: Sequence[schema.Asking],
+        options: Sequence[schema.SuggestOptions],
         kind: str,
         threshold: str | None,
         exclude: tuple[str, ...],
@@ -179,10 +179,10 @@ class OpenModel:
         if kind == "auto":
             top_k = "auto"
         elif kind == "number":
-            top_k = min(max(int(ask.top_k) for ask in asked), self.model.n_labels)  # type: ignore[arg-type]
+            top_k = min(max(int(ask.top_k) for ask in options), self.model.n_labels)  # type: ignore[arg-type]
         elif threshold == "number":
-            least = min(ask.threshold for ask in asked)  # type: ignore[type-var]
-        worth = _WORTH_THREADS if len(asked) == 1 else _WORTH_THREADS_AMONG_MANY
+            least = min(ask.threshold for ask in options)  # type: ignore[type-var]
+        worth = _WORTH_THREADS if len(options) == 1 else _WORTH_THREADS_AMONG_MANY
         threads = self._threads if X.shape[0] * self._pace.row_seconds > worth else 1
         with self._pace.measure(X.shape[0], threads):
             return self.model.rank(
@@ -197,11 +197,11 @@ class OpenModel:
     def _write(
         self, labels: NDArray[np.int32], scores: NDArray[np.float32], jobs: Sequence[SuggestJob]
     ) -> list[bytes]:
-        """The rows' suggestions, as many and as good as were asked for: each a list of `schema.Suggestion` in JSON,
-        put together from pieces that are the same each time."""
-        wanted = [job.asking.top_k for job in jobs]
+        """The rows' suggestions within `top_k` and `threshold`: each a list of `schema.Suggestion` in JSON, assembled
+        from pieces that are made once."""
+        wanted = [job.options.top_k for job in jobs]
         most = [labels.shape[1] if top_k is None or isinstance(top_k, str) else int(top_k) for top_k in wanted]
-        least = [job.asking.threshold if isinstance(job.asking.threshold, float) else 0.0 for job in jobs]
+        least = [job.options.threshold if isinstance(job.options.threshold, float) else 0.0 for job in jobs]
         n_rows = [len(job.documents) for job in jobs]
         ids, which = np.unique(labels, return_inverse=True)
         if len(ids) and ids[0] < 0:
@@ -224,18 +224,18 @@ class OpenModel:
         return b"[%b]" % b",".join(parts)
 
     def _to_rows(self, documents: Sequence[Any]) -> TextRows:
-        """X, and for texts how many words each has."""
+        """X, and the number of words of each text."""
         if self.tagger is not None:
             texts = [document.text for document in documents]
             if UNSET in texts:
-                raise DataError("this model takes a text, but a document has none")
+                raise DataError("this model needs a text, but a document has none")
             if any(document.features is not UNSET for document in documents):
-                raise DataError("this model takes a text, so features cannot be given")
+                raise DataError("this model needs a text, but a document has features")
             many = sum(map(len, texts)) > _MANY_CHARACTERS
             return self.tagger.vectorize(texts, threads=self._threads if many else 1)
         features = [document.features for document in documents]
         if UNSET in features or any(document.text is not UNSET for document in documents):
-            raise DataError("this model takes features, not a text: it was trained on numbers")
+            raise DataError("this model needs features, not a text: it was trained on numbers")
         return TextRows(to_matrix(features, self.model.n_features), None)
 
     # --- explain, search, describe ------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class OpenModel:
         X, _ = self._to_rows([ask])
         label = self._id(ask.label) if ask.label is not None else int(self.model.predict_topk(X, 1)[0][0, 0])
         if label < 0:
-            raise Problem(404, "unknown_label", "no label can be ranked for this text, so there is none to explain")
+            raise Problem(404, "unknown_label", "no label can be ranked for this text, so none can be explained")
         found: Explanation | TextExplanation
         words: list[tuple[str, float]]
         if self.tagger is not None:
@@ -277,7 +277,8 @@ class OpenModel:
         )
 
     def find_labels(self, query: str, most: int) -> bytes:
-        """Labels whose names hold a text: the same name first, then those that begin with it, then the frequent."""
+        """Labels whose names contain a text: first the name itself, then names that begin with it, then frequent
+        ones."""
         counts: NDArray[np.int64] = self.model.train_counts.counts
         names = self.model.label_names
         if not query:
@@ -335,13 +336,13 @@ class OpenModel:
         )
 
     def frequencies(self) -> bytes:
-        """A drawing of how often each label occurs."""
+        """A chart of how often each label occurs."""
         counts = self.model.train_counts.counts
         return frequency_chart(counts if counts.any() else np.ones(1, np.int64)).encode()
 
 
 class Pace:
-    """What ranking a row takes one thread, in seconds, as seen so far. Written from the thread that suggests only."""
+    """The seconds one thread needs to rank a row, from experience. Only the suggesting thread writes it."""
 
     def __init__(self) -> None:
         self.row_seconds = 0.0
@@ -355,7 +356,7 @@ class Pace:
 
 
 def _parse_id(label: str, n_labels: int) -> int | None:
-    """The label id that a text is, if it is one."""
+    """The label id in a text, or None if it is not one."""
     digits = label.lstrip("0") or "0"
     if not label or not label.isascii() or not label.isdigit() or len(digits) > 12:
         return None
@@ -363,7 +364,7 @@ def _parse_id(label: str, n_labels: int) -> int | None:
 
 
 def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable[[int], bytes]]:
-    """From a label's id to its name, or the id as text, and to the beginning of a suggestion of it in JSON."""
+    """Two functions of a label's id: its name, or the id as text, and the beginning of its suggestion in JSON."""
 
     @lru_cache(_NAMES_KEPT)
     def name_of(label: int) -> str:
@@ -378,7 +379,7 @@ def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable
 
 
 class Served:
-    """A model under its id: the state that answers now, and the lanes to it."""
+    """A model under its id: the version that answers now, and its lanes."""
 
     def __init__(self, model_id: str, path: str, settings: Settings, counts: Counts) -> None:
         self.id = model_id
@@ -398,18 +399,18 @@ class Served:
         )  # fmt: skip
 
     def _suggest(self, jobs: list[SuggestJob]) -> list[Outcome]:
-        model = self.model  # another one may come while this one answers
+        model = self.model  # may be replaced meanwhile
         return [
             (outcome, model.version) if isinstance(outcome, bytes) else outcome for outcome in model.suggest(jobs)
         ]
 
     def _ask(self, asked: list[Callable[[OpenModel], bytes]]) -> list[Outcome]:
         model = self.model
-        return [_outcome(ask, model) for ask in asked]
+        return [_outcome(ask, model) for ask in options]
 
     def reopen(self, path: str) -> None:
-        """Opens a directory in place of the one that answers now, which goes on until the new one can, and if it
-        cannot."""
+        """Replaces the current model by one from a directory. The current one answers until then, and stays if that
+        fails."""
         self.model = OpenModel(path, self._threads)
 
     async def close(self) -> None:
@@ -425,7 +426,7 @@ def _outcome(ask: Callable[[OpenModel], bytes], model: OpenModel) -> Outcome:
 
 
 def as_time(seconds: float) -> str:
-    """A file's time, which may be any number, as text."""
+    """A file's time as text; it may be any number."""
     try:
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
@@ -438,7 +439,7 @@ def to_matrix(rows: Sequence[dict[int, float] | list[float]], n_features: int) -
     for row in rows:
         if isinstance(row, list):
             if len(row) != n_features:
-                raise DataError(f"features must hold {n_features} numbers, but hold {len(row)}")
+                raise DataError(f"features must have {n_features} numbers, but have {len(row)}")
             row = {i: value for i, value in enumerate(row) if value != 0}
         as_ids.append(row)
     lengths = np.fromiter(map(len, as_ids), np.int64, len(as_ids))
@@ -457,7 +458,7 @@ def to_matrix(rows: Sequence[dict[int, float] | list[float]], n_features: int) -
 
 
 def find(models: dict[str, Served], model_id: str | None) -> Served:
-    """The model asked for, or the first."""
+    """The model with an id, or the first one."""
     if model_id is None:
         return next(iter(models.values()))
     if model_id not in models:

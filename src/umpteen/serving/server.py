@@ -18,7 +18,7 @@ from umpteen.tagger import load
 
 
 def choose(settings: Settings) -> dict[str, tuple[str, Any]]:
-    """For each model the directory to serve it from, and what was loaded from there: the best one that can be."""
+    """For each model, the best directory that can be loaded, and what was loaded from it."""
     return {model: _choose(model, path, settings.verify) for model, path in settings.models.items()}
 
 
@@ -34,18 +34,20 @@ def _choose(model: str, path: str, verify: bool) -> tuple[str, Any]:
     raise first
 
 
-def serve(settings: Settings, paths: Mapping[str, str], tell: Callable[[str], None] = lambda address: None) -> int:
-    """Serves until a signal says stop; returns the exit code.
+def serve(
+    settings: Settings, paths: Mapping[str, str], on_address: Callable[[str], None] = lambda address: None
+) -> int:
+    """Serves until a signal stops it; returns the exit code.
 
     Parameters
     ----------
     paths
-        The directories to begin with, by model; see `choose`.
-    tell
+        The directories to start with, by model; see `choose`.
+    on_address
         Called with the address, as soon as it is known.
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to look at
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     with bind(settings.host, settings.port, shared=True) as holder:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = f"http://{host}:{holder.getsockname()[1]}"
-        return Supervisor(settings, holder, paths).run(lambda: tell(address))
+        return Supervisor(settings, holder, paths).run(lambda: on_address(address))

@@ -1,4 +1,4 @@
-"""What a server can be set to, with the defaults in their one place."""
+"""The settings of a server, with their defaults."""
 
 from __future__ import annotations
 
@@ -27,56 +27,56 @@ _SECONDS = ("timeout", "idle_timeout", "grace", "reload_timeout", "stuck_after")
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything a worker process needs to know; plain values, so that it can be sent to one.
+    """Everything a worker process needs to know, as plain values that can be sent to it.
 
     Parameters
     ----------
     models
-        Model directories, or directories of versions, by the id they are asked for; the first is the default.
+        Model directories, or directories of versions, by model id; the first is the default.
     host, port
-        Where to listen; port 0 takes a free one.
+        Where to listen; port 0 picks a free one.
     workers
-        Processes. They share one copy of the models, which are mapped.
+        Number of processes. They share one copy of the models, which are mapped.
     threads
-        Kernel threads in each worker; by default the cores shared out among the workers.
+        Kernel threads in each worker; by default the cores divided by the workers.
     token
-        What clients must send as ``Authorization: Bearer …``; None lets everybody in.
+        What clients must send as ``Authorization: Bearer …``; None lets everyone in.
     token_file
-        A file of such tokens, each with a name; read again when it changes.
+        A file of such tokens, each with a name; reread when it changes.
     allowed_hosts
-        Names and addresses that a request's Host may hold, beside this machine's own; see `Hosts`.
+        Names and addresses allowed in a request's Host header, besides this machine's own; see `Hosts`.
     cors_origins
-        Origins whose pages may ask this server; "*" for all.
+        Origins whose pages may call this server; "*" for all.
     max_body_bytes, max_characters, max_documents, max_top_k
         How large a request, a text, a batch and a ranking may be.
     max_waiting
-        Texts that may wait for a model; more are turned away with 503.
+        Most texts waiting for a model; more are refused with 503.
     max_requests
-        Requests that may be open at once, slow clients included; more are turned away with 503.
+        Most requests open at once, slow clients included; more are refused with 503.
     max_bytes_in_flight
-        Bytes of all requests being read and answers being written at once; more are turned away with 503.
+        Most bytes of requests being read and answers being written at once; more are refused with 503.
     max_header_bytes, max_headers, max_url_bytes
         How large the head of a request may be.
     max_connections, max_connections_per_client
-        Connections of a worker, and of one address among them. The one that has been idle longest makes room.
+        Most connections of a worker, and of one address among them. Beyond that, the one idle longest is closed.
     timeout
-        Seconds for the head of a request to arrive, again for its body, for its answer, and for the client to read
-        on while the answer is written.
+        Seconds for each step: the head of a request to arrive, its body to arrive, its answer to be made, and the
+        client to continue reading.
     idle_timeout
-        Seconds a connection may rest between two requests.
+        Seconds a connection may be idle between requests.
     grace
-        Seconds a stopping server gives to what it has accepted.
+        Seconds that a stopping server has to finish accepted requests.
     watch
-        Seconds between looks at the model directories; 0 reloads on SIGHUP only.
+        Seconds between checks of the model directories; 0 reloads on SIGHUP only.
     verify
-        Compare every byte of a model with its checksums before it is served. Done in any case for a model whose
-        files were changed in place.
+        Compare every byte of a model with its checksums before serving it. Always done for a model whose files
+        were changed in place.
     reload_timeout
         Seconds for a changed model to be opened, verified and tried.
     stuck_after
         Seconds without a sign of life after which a worker is replaced.
     log_format, log_level, access_log
-        "text" or "json"; the least level that is written; whether each request is.
+        "text" or "json"; the lowest level to log; whether to log every request.
     """
 
     models: Mapping[str, str]
@@ -113,7 +113,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not self.models:
-            raise ParamError("a server needs at least one model, but was given none")
+            raise ParamError("models must name at least one model, but is empty")
         for name in self.models:
             if not _MODEL_ID.fullmatch(name):
                 raise ParamError(f"a model's id must match {_MODEL_ID.pattern}, but is {name!r}")
@@ -125,8 +125,8 @@ class Settings:
             check_count(name, getattr(self, name))
         if self.max_waiting < self.max_documents:
             raise ParamError(
-                f"max_waiting must be at least max_documents, {self.max_documents}, or no full batch could ever be "
-                f"taken, but is {self.max_waiting}"
+                f"max_waiting must be at least max_documents, {self.max_documents}, so that a full batch can wait, "
+                f"but is {self.max_waiting}"
             )
         for name in _SECONDS:
             check_number(name, getattr(self, name), 0, above=True)
@@ -158,6 +158,6 @@ def name_models(given: Sequence[str]) -> dict[str, str]:
             path = entry
             name = Path(entry).absolute().name.removesuffix(".model")
         if name in models:
-            raise ParamError(f"two models have the id {name!r}; give one another with ID={path}")
+            raise ParamError(f"two models have the id {name!r}; give one of them another with ID={path}")
         models[name] = str(Path(path).absolute())
     return models

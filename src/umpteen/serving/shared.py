@@ -1,4 +1,4 @@
-"""Memory that the server's processes share: no file, so no full disk and no cleaner of old files can take it away."""
+"""Memory shared by the server's processes. It is not a file, so no full disk or cleanup affects it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class SharedMemory:
-    """Zeroed bytes; pickled for a process that is being started, they are the same bytes there."""
+    """Zeroed bytes. Pickled for a process that is being started, they are the same memory there."""
 
     def __init__(self, n_bytes: int, descriptor: int | None = None) -> None:
         self._descriptor = _make(n_bytes) if descriptor is None else descriptor
@@ -29,9 +29,9 @@ def _make(n_bytes: int) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("umpteen-counts", os.MFD_CLOEXEC)
     else:
-        with tempfile.TemporaryFile() as file:  # has no name from the beginning
+        with tempfile.TemporaryFile() as file:  # never has a name
             descriptor = os.dup(file.fileno())
-    # All of it now, or an error that says so: a page that is missing later would end the process that touches it.
+    # Allocate all of it now, or fail: a page that is missing later would kill the process that touches it.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, n_bytes)
     else:

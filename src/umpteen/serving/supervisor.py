@@ -1,9 +1,8 @@
 """Keeps workers running, whatever ends them.
 
-A worker that dies is replaced, at once the first time and later the more often it happens; for ever, and without
-harm to the others. One that gives no sign of life for `stuck_after` seconds is killed and replaced: its event loop
-hangs, or a model has been at one call for longer than any takes. SIGTERM and SIGINT stop all of them within `grace`
-seconds; SIGHUP looks at models and tokens.
+A worker that dies is replaced: at once the first time, then after longer and longer pauses, without limit and without
+harm to the others. One that gives no sign of life for `stuck_after` seconds is killed and replaced: its event loop or
+a model is stuck. SIGTERM and SIGINT stop all workers within `grace` seconds; SIGHUP checks models and tokens.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from umpteen.serving.trial import Outcome, try_model
 from umpteen.serving.watching import Watcher
 from umpteen.serving.worker import work
 
-#: Seconds until a worker that died is replaced: none after a long life, else doubled each time.
+#: Seconds until a dead worker is replaced: none after a long life, else doubled each time.
 _LONG_LIFE = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
 _LOOK = 0.5
-#: Seconds between two looks after which this process must have been stopped itself.
+#: Seconds between two checks that show that this process itself was suspended.
 _ASLEEP = 5.0
 #: Seconds beyond the grace after which a worker that does not end is killed.
 _LAST_MOMENT = 3.0
@@ -48,14 +47,14 @@ class _Worker:
     process: BaseProcess
     channel: Any
     started: float
-    mentioned: float  # when it was last said that it takes long
+    reported: float  # when a slow start was last logged
     stuck: bool = False
     asked_to_end: bool = False
 
 
 @dataclass
 class _Row:
-    """The place of a worker: the one that runs now, or when the next one may start."""
+    """A worker's slot: the one that runs now, or when the next one may start."""
 
     worker: _Worker | None = None
     deaths: int = 0
@@ -68,7 +67,7 @@ class Supervisor:
     Parameters
     ----------
     holder
-        Bound to the address; workers listen there.
+        A socket bound to the address that workers listen on.
     paths
         The directories to open, by model.
     """
@@ -85,35 +84,35 @@ class Supervisor:
             settings, self._own, paths, self._tokens, self._attempt, self._spread, self._hand_out_tokens
         )
         self._lock = threading.Condition()
-        self._asked = 0  # how often workers were asked to open a directory
+        self._asked = 0  # how many times workers were asked to open a directory
         self._waiting: set[int] = set()  # rows whose worker is doing so
         self._opened: dict[int, Outcome] = {}
         self._looked = self._awake = time.monotonic()
         self._stop_at: float | None = None
         self._kill = False
-        self._ears, self._mouth = os.pipe()
-        os.set_blocking(self._ears, False)
-        os.set_blocking(self._mouth, False)
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
 
-    def run(self, tell: Callable[[], None]) -> int:
-        """Until a signal says stop; returns the exit code.
+    def run(self, on_started: Callable[[], None]) -> int:
+        """Runs until a signal stops it; returns the exit code.
 
         Parameters
         ----------
-        tell
+        on_started
             Called as soon as the workers have been started.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, self._reload)
         self._start_due()
-        tell()
+        on_started()
         self._watcher.start()
         while self._stop_at is None or any(row.worker is not None for row in self._rows):
             try:
                 self._turn()
             except Exception as error:
-                log.error("supervision failed, and goes on", exc_info=error)
+                log.error("supervision failed and continues", exc_info=error)
                 time.sleep(_LOOK)
         return 0
 
@@ -130,12 +129,12 @@ class Supervisor:
 
     def _wait(self) -> None:
         workers = [row.worker for row in self._rows if row.worker is not None]
-        things: list[Any] = [self._ears]
+        things: list[Any] = [self._wake_reader]
         for worker in workers:
             things += [worker.process.sentinel, worker.channel]
         multiprocessing.connection.wait(things, timeout=_LOOK)
         with contextlib.suppress(BlockingIOError):
-            while os.read(self._ears, 512):
+            while os.read(self._wake_reader, 512):
                 pass
 
     # --- start and end ------------------------------------------------------------------------------------------
@@ -202,10 +201,10 @@ class Supervisor:
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._mouth, b".")
+            os.write(self._wake_writer, b".")
 
     def _insist(self) -> None:
-        """Ends the workers of a server that is to stop: asks each once, and kills it if its time is over."""
+        """Ends the workers of a stopping server: asks each once, and kills it when the grace is over."""
         if self._stop_at is None:
             return
         late = self._kill or time.monotonic() > self._stop_at + self._settings.grace + _LAST_MOMENT
@@ -220,7 +219,7 @@ class Supervisor:
 
     def _look_for_stuck(self) -> None:
         now = time.monotonic()
-        if now - self._looked > _ASLEEP:  # this process was stopped, so others may have been as well
+        if now - self._looked > _ASLEEP:  # this process was suspended, so others may have been too
             self._awake = now
         self._looked = now
         for number, row in enumerate(self._rows):
@@ -228,7 +227,7 @@ class Supervisor:
             if row.worker is None or row.worker.stuck:
                 continue
             if not last:
-                self._mention_slow_start(number, row.worker, now)
+                self._report_slow_start(number, row.worker, now)
                 continue
             if now - max(last, self._awake) < self._settings.stuck_after:
                 continue
@@ -238,10 +237,10 @@ class Supervisor:
             row.worker.process.kill()
         self._look_for_stuck_watcher(now)
 
-    def _mention_slow_start(self, number: int, worker: _Worker, now: float) -> None:
-        """A worker that starts is not ended, however long it takes: a large model may take as long."""
-        if now - worker.mentioned > self._settings.reload_timeout:
-            worker.mentioned = now
+    def _report_slow_start(self, number: int, worker: _Worker, now: float) -> None:
+        """A starting worker is never killed, however long it takes: a large model may need it."""
+        if now - worker.reported > self._settings.reload_timeout:
+            worker.reported = now
             seconds = now - worker.started
             note(log, logging.WARNING, f"worker {number} is still starting after {seconds:.0f} s", worker=number)
 
@@ -250,7 +249,7 @@ class Supervisor:
         longest = 2 * settings.reload_timeout * len(settings.models) + settings.stuck_after
         stuck = since is not None and now - since > longest
         if stuck and not self._own.is_watcher_stuck:
-            note(log, logging.ERROR, f"the look at the model directories has not come back for {longest:.0f} s")
+            note(log, logging.ERROR, f"the check of the model directories has been stuck for {longest:.0f} s")
         self._own.watcher_stuck(stuck)
 
     # --- what the watcher needs ---------------------------------------------------------------------------------
@@ -259,7 +258,7 @@ class Supervisor:
         return try_model(self._context, path, verify=verify, seconds=self._settings.reload_timeout)
 
     def _spread(self, model: str, path: str) -> list[Outcome]:
-        """Has every worker open a directory; what came of it in each. Called in the watcher's thread."""
+        """Makes every worker open a directory; the outcome of each. Called in the watcher's thread."""
         with self._lock:
             self._asked += 1
             self._opened.clear()
@@ -296,5 +295,5 @@ class Supervisor:
         try:
             row.worker.channel.send(message)
         except OSError:
-            return False  # it is gone, and the one after it starts with what there is then
+            return False  # it is gone; its successor starts with the current models and tokens
         return True

@@ -1,12 +1,13 @@
-"""Who may ask: tokens with names.
+"""Access tokens, with names.
 
-A token file has one token a line, after its name if it has one; empty lines and those that begin with # do not count:
+A token file has one token per line, after its name if it has one; empty lines and those that begin with # are
+ignored:
 
     # name    token
     crawler   3f9c…
     editors   a01b…
 
-Two tokens side by side let clients change from the old one to the new one in their own time.
+With two tokens side by side, clients can change from the old one to the new one in their own time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BEARER = b"Bearer "
 
 
 class Tokens:
-    """Tokens by name; none means that everybody may ask."""
+    """Tokens by name. Without any, no request needs one."""
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         for name, token in tokens.items():
@@ -36,8 +37,8 @@ class Tokens:
             if not _TOKEN.fullmatch(token):
                 raise ParamError(f"the token {name!r} must be 8 to 512 visible ASCII characters, but is not")
         if len(tokens) > _MOST:
-            raise ParamError(f"there may be {_MOST} tokens, but there are {len(tokens)}")
-        # Hashed, so that comparing takes as long for each and no memory dump of a worker shows one.
+            raise ParamError(f"there must be at most {_MOST} tokens, but there are {len(tokens)}")
+        # Hashed, so that every comparison takes the same time and no memory dump of a worker shows a token.
         self._digests = {name: _digest(token.encode()) for name, token in tokens.items()}
 
     @classmethod
@@ -46,14 +47,14 @@ class Tokens:
 
     @classmethod
     def read(cls, file: str | Path) -> Tokens:
-        """The tokens of a file. At least one: an empty file must not open the door."""
+        """The tokens of a file. At least one: an empty file must not let everyone in."""
         try:
             with Path(file).open("rb") as handle:
                 content = handle.read(_LONGEST_FILE + 1)
         except OSError as error:
             raise ParamError(f"{file}: the tokens cannot be read ({error.strerror or error})") from error
         if len(content) > _LONGEST_FILE:
-            raise ParamError(f"{file}: a token file may have {_LONGEST_FILE} bytes, but this one has more")
+            raise ParamError(f"{file}: a token file must have at most {_LONGEST_FILE} bytes, but has more")
         try:
             lines = content.decode("ascii").splitlines()
         except UnicodeDecodeError:
@@ -67,10 +68,10 @@ class Tokens:
                 raise ParamError(f"{file}:{number}: a line must be a token, or a name and a token")
             name = words[0] if len(words) == 2 else "default"
             if name in tokens:
-                raise ParamError(f"{file}:{number}: there is another token of the name {name!r}")
+                raise ParamError(f"{file}:{number}: the name {name!r} must be unique, but an earlier token has it")
             tokens[name] = words[-1]
         if not tokens:
-            raise ParamError(f"{file}: holds no token; without one nobody is asked for any, so none is never meant")
+            raise ParamError(f"{file}: must have at least one token, but has none: the server would let everyone in")
         try:
             return cls(tokens)
         except ParamError as error:
@@ -89,7 +90,7 @@ class Tokens:
         return list(self._digests)
 
     def find(self, authorization: bytes) -> str | None:
-        """The name of the token in an Authorization header, or None. Takes as long whichever it is."""
+        """The name of the token in an Authorization header, or None. Always takes the same time."""
         if not authorization.startswith(BEARER):
             return None
         given, found = _digest(authorization[len(BEARER) :]), None

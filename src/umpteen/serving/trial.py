@@ -1,8 +1,8 @@
 """A changed model is tried in a process of its own, before any worker opens it.
 
-Whatever is in the directory, the workers go on with what they have: the trial may fail, hang, take all memory or die,
-and the outcome is a reason in words. It opens the model as a worker does, compares every byte with the checksums if
-asked to, and asks it a question.
+Whatever is in the directory, the workers continue with what they have: the trial may fail, hang, use all memory or
+die, and its outcome is a reason in words. It opens the model as a worker does, compares every byte with the checksums
+on request, and asks for its facts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_MESSAGE = 1000
 
 
 class Outcome(NamedTuple):
-    """What came of a trial: the model's version, or why it cannot be used (one of `counts.REASONS`)."""
+    """The outcome of a trial: the model's version, or why it cannot be used (one of `counts.REASONS`)."""
 
     version: str | None
     reason: str | None = None
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 
 
 def try_model(context: SpawnContext, path: str, *, verify: bool, seconds: float) -> Outcome:
-    """Opens a model in a process of its own, which is given some seconds."""
+    """Opens a model in a process of its own, within some seconds."""
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_try, args=(path, verify, theirs), daemon=True)
     try:
@@ -60,15 +60,15 @@ def try_model(context: SpawnContext, path: str, *, verify: bool, seconds: float)
 def _end(code: int | None) -> str:
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
-            return f"was ended by {signal.Signals(-code).name}"
+            return f"was killed by {signal.Signals(-code).name}"
     return f"ended with code {code}"
 
 
 def _try(path: str, verify: bool, channel: Channel) -> None:
-    """In the process of the trial."""
+    """Runs in the process of the trial."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(OSError):  # should memory run out, this process goes first
+    with contextlib.suppress(OSError):  # if memory runs out, this process is killed first
         Path("/proc/self/oom_score_adj").write_text("1000")
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -85,11 +85,11 @@ def _try(path: str, verify: bool, channel: Channel) -> None:
         outcome = Outcome(None, *explain_failure(error))
     channel.send(tuple(outcome))
     channel.close()
-    os._exit(0)  # nothing of the model is worth an orderly end
+    os._exit(0)  # an orderly end would only take time
 
 
 def explain_failure(error: BaseException) -> tuple[str, str]:
-    """Why a model cannot be used: one of `counts.REASONS`, and what the error says."""
+    """Why a model cannot be used: one of `counts.REASONS`, and a message."""
     message = str(error)[:_LONGEST_MESSAGE] or type(error).__name__
     kinds = (
         ((MemoryError, MemoryLimitError), "memory"),

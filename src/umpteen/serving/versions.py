@@ -7,9 +7,9 @@ A path is a model directory, or a directory of versions of one model:
       2026-11-15/
       current          optional: a file with the name of a version, or a link to it
 
-Of versions the newest whole one is served. The newest is the last by name, numbers by their value, so that v10 comes
-after v9: a name stays what it was when files are copied, which times do not. `current` pins another one: write a name
-into it to go back, remove it to go on.
+The newest usable version is served: the last by name, with numbers compared by value, so that v10 comes after v9.
+Names survive copying, which file times do not. `current` pins a version: write a name into it to go back, remove it
+to follow the newest again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from umpteen.storage.store import read_version
 
 CURRENT = "current"
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
-#: Digits of a version that are enough to tell it from others.
+#: Digits that are enough to distinguish versions.
 _DIGITS = 12
-#: More than any model has, and few enough to look at every other second.
+#: More than any model has, and few enough to check every other second.
 _MOST_FILES = 100_000
 
 
 def candidates(path: str) -> list[str]:
-    """The directories a path may mean, best first. A directory of models is one of versions."""
+    """The directories to try for a path, best first. A directory of models is one of versions."""
     place = Path(path)
     if os.path.lexists(place / MANIFEST) or not place.is_dir():
         return [path]
@@ -48,7 +48,7 @@ def candidates(path: str) -> list[str]:
 
 
 def version_name(path: str, chosen: str) -> str | None:
-    """The name of the version that was chosen; None where there are none to choose from."""
+    """The name of the chosen version; None if the path has no versions."""
     return Path(chosen).name if Path(chosen) != Path(path) else None
 
 
@@ -65,18 +65,18 @@ def _pinned(place: Path) -> str | None:
     except FileNotFoundError:
         return None
     if not _VERSION.fullmatch(name):
-        raise ModelFormatError(f"{file}: must name a directory beside it, but holds {name!r:.80}")
+        raise ModelFormatError(f"{file}: must name a directory beside it, but is {name!r:.80}")
     return name
 
 
 def _order(name: str) -> tuple[Any, ...]:
-    """Text as text, digits as numbers: lists of the two in turn, so that like is compared with like."""
+    """Sorts text as text and digits as numbers: the two alternate, so that like is compared with like."""
     parts = re.split(r"(\d+)", name)
     return tuple(int(part) if i % 2 else part for i, part in enumerate(parts)), name
 
 
 def sign(path: str) -> tuple[Any, ...]:
-    """What changes when a model directory is replaced, or any of its files."""
+    """A value that changes when a model directory, or a file in it, is replaced."""
     top = Path(path).stat()
     if not stat.S_ISDIR(top.st_mode):
         raise ModelMissingError(f"{path}: there is no such model directory")
@@ -90,25 +90,25 @@ def _files(path: str) -> Iterator[tuple[str, int, int, int]]:
     for folder, _, names in os.walk(path):
         for name in names:
             if name.startswith("."):
-                continue  # a writer's own
+                continue  # a writer's temporary files
             n += 1
             if n > _MOST_FILES:
-                raise ModelError(f"{path}: a model may have {_MOST_FILES} files, but has more")
+                raise ModelError(f"{path}: a model must have at most {_MOST_FILES} files, but has more")
             file = f"{folder}/{name}"
             found = os.lstat(file)
             yield file, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def same_directory(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
-    """Whether two signatures are of one directory, whose files then were changed in place."""
+    """Whether two signatures belong to one directory, so that its files were changed in place."""
     return one is not None and other is not None and one[:2] == other[:2]
 
 
 def digest(path: str | Path) -> str:
-    """The version of a model that is there now, shortened."""
+    """The shortened version of the model that is there now."""
     return shorten(read_version(path))
 
 
 def shorten(version: str) -> str:
-    """A model's version, a hash of its manifest, in as many digits as are shown."""
+    """A model's version, a hash of its manifest, with only the digits that are shown."""
     return version[:_DIGITS]

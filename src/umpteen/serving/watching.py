@@ -1,8 +1,8 @@
-"""The look at the model directories and the token file, in a thread of the supervisor.
+"""Watches the model directories and the token file, in a thread of the supervisor.
 
-A directory that has changed and then stayed the same from one look to the next is tried (`trial.py`), and opened by
-all workers if it can be used. Nothing that is found there, and nothing that goes wrong here, ends the look: it is
-written into the log and counted, and the next look comes.
+A directory that has changed and then stayed the same from one check to the next is tried (`trial.py`), and opened by
+all workers if it can be used. Nothing found there, and no error here, stops the watching: it is logged and counted,
+and the next check follows.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from umpteen.serving.tokens import Tokens
 from umpteen.serving.trial import Outcome, explain_failure
 from umpteen.serving.versions import candidates, digest, same_directory, sign
 
-#: Seconds until what could not be used is tried again, though nothing has changed; doubled each time.
+#: Seconds until an unusable model is tried again although nothing has changed; doubled each time.
 _AGAIN, _AGAIN_AT_MOST = 10.0, 600.0
 
-#: Tries a directory; opens one in all workers and returns what failed; hands tokens to all workers.
+#: Tries a directory; opens one in all workers and returns the outcomes.
 Try = Callable[[str, bool], Outcome]
 Spread = Callable[[str, str], list[Outcome]]
 
@@ -41,7 +41,7 @@ class _Failure:
 
 @dataclass
 class _State:
-    """A model as it is served, and what the looks have seen of it."""
+    """A model as it is served, and what the checks have seen of it."""
 
     path: str
     signature: Any
@@ -52,7 +52,7 @@ class _State:
 
 
 class Watcher:
-    """Watches over the models and the tokens.
+    """Watches the models and the tokens.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Watcher:
         self._token_file = _stat(settings.token_file)
         self._states = {model: _State(path, _signed(path), _digested(path)) for model, path in paths.items()}
         self._asked = threading.Event()
-        #: Since when the look under way has been under way; None between looks.
+        #: When the current check started; None between checks.
         self.busy_since: float | None = None
 
     @property
@@ -90,7 +90,7 @@ class Watcher:
         threading.Thread(target=self._run, name="watcher", daemon=True).start()
 
     def ask(self) -> None:
-        """Looks now, and opens everything anew."""
+        """Checks now, and opens everything again."""
         self._asked.set()
 
     def _run(self) -> None:
@@ -102,12 +102,12 @@ class Watcher:
             self.busy_since = None
 
     def look(self, *, always: bool = False) -> None:
-        """One look at everything.
+        """Checks everything once.
 
         Parameters
         ----------
         always
-            Opens models that have not changed, too.
+            Whether to open unchanged models too.
         """
         for model, state in self._states.items():
             try:
@@ -117,7 +117,7 @@ class Watcher:
         try:
             self._look_at_tokens(always)
         except BaseException as error:
-            note(log, logging.ERROR, f"the tokens could not be looked at: {error!r}")
+            note(log, logging.ERROR, f"the token file could not be checked: {error!r}")
 
     # --- models -------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Watcher:
 
     def _open(self, model: str, state: _State, path: str, signature: Any) -> bool:
         before = state.path, state.signature, state.version
-        state.path = path  # workers that start from now on take it
+        state.path = path  # for workers that start from now on
         outcomes = self._spread(model, path)
         for outcome in outcomes:
             if outcome.version is None:
@@ -173,7 +173,7 @@ class Watcher:
         reason = outcome.reason or "error"
         self._counts.reloaded(model, "stuck" if reason == "stuck" else "failed", reason)
         note(
-            log, logging.WARNING, f"{model}: the changed model cannot be used, the one before it stays: "
+            log, logging.WARNING, f"{model}: the changed model cannot be used, so the previous one stays: "
             f"{outcome.message}", model=model, reason=reason, version=state.version, path=path, times=times,
         )  # fmt: skip
 
@@ -190,16 +190,16 @@ class Watcher:
         try:
             tokens = Tokens.read(file)
         except ParamError as error:
-            note(log, logging.WARNING, f"the changed tokens cannot be used, those before them stay: {error}")
+            note(log, logging.WARNING, f"the changed tokens cannot be used, so the previous ones stay: {error}")
             return
         if tokens != self._tokens:
             self._tokens = tokens
             self._hand_out(tokens)
-            note(log, logging.INFO, "tokens read again", names=",".join(tokens.names))
+            note(log, logging.INFO, "tokens reloaded", names=",".join(tokens.names))
 
 
 def _look(path: str) -> tuple[Any, Outcome | None]:
-    """A directory's signature, and what is wrong with it if that can be seen from outside."""
+    """A directory's signature, and an outcome if it is visibly unusable."""
     try:
         return sign(path), None
     except (OSError, UmpteenError) as error:

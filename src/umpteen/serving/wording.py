@@ -1,7 +1,7 @@
-"""What is wrong with a request, in words that name the field, its rule and its value.
+"""Messages about invalid requests, which name the field, its rule and its value.
 
-msgspec finds what is wrong and says it in its own way, ``Expected `str`, got `int` - at `$.documents[0].text```; a
-person who writes a client should not have to know it.
+msgspec has a notation of its own, ``Expected `str`, got `int` - at `$.documents[0].text```, which the author of a
+client should not have to know.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KINDS = {
     "str": "a string", "int": "a number", "float": "a number", "bool": "true or false", "null": "null",
     "array": "a list", "object": "an object",
 }  # fmt: skip
-#: Annif's words for things, which its users will try.
+#: Annif's names for fields, which its users will try.
 _HINTS = {"limit": "; it is called top_k here"}
 _AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?$", re.DOTALL)
 _GOT = re.compile(r"Expected `[^`]*`, got `(\w+)`")
@@ -45,19 +45,19 @@ _LONGEST = 100
 
 
 class Fault(NamedTuple):
-    """What is wrong, and with which field if with one."""
+    """What is wrong, and with which field, if any."""
 
     message: str
     field: str | None
 
 
 def explain(found: str, fields: Sequence[str], inner: Sequence[str]) -> Fault:
-    """What msgspec found, in plain words.
+    """A message of msgspec in plain words.
 
     Parameters
     ----------
     fields, inner
-        Fields of the request, and of the documents in it.
+        The fields of the request, and of the documents in it.
     """
     parts = _AT.match(found)
     assert parts is not None  # it matches anything
@@ -90,7 +90,7 @@ def _rule(path: str) -> str:
 
 
 def _value(what: str) -> str | None:
-    """The end of the sentence, if it is one we know."""
+    """The end of the sentence; None for an unknown message."""
     if got := _GOT.fullmatch(what):
         return f", but is {_KINDS.get(got[1], got[1])}"
     if enum := _ENUM.fullmatch(what):

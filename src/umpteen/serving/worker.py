@@ -1,8 +1,8 @@
-"""A worker: a process that answers requests, until its supervisor ends it or is gone.
+"""A worker: a process that answers requests until its supervisor ends it or dies.
 
-uvicorn runs the event loop and the application; connections are ours (`connection.py`). Its supervisor sends it two
-kinds of message, each a tuple: open a model's directory, and use other tokens. It answers the first with what came of
-it. It writes nothing else: signs of life are in the memory they share, where no reader has to keep up.
+uvicorn runs the event loop and the application; connections are ours (`connection.py`). The supervisor sends two
+kinds of message, each a tuple: open a model's directory, and use other tokens. The worker replies to the first with
+the outcome, and sends nothing else: signs of life are in shared memory, where no reader has to keep up.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def work(
     channel: Channel,
 ) -> None:
     """The worker process, from its start to its end."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor's
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # for the supervisor only
     os.setpgrp()  # Ctrl-C at a terminal is for the supervisor, which then asks each worker once
     set_up(settings.log_format, settings.log_level, worker=row)
     listener = own_socket(holder)
@@ -55,10 +55,10 @@ def work(
     except Exception as error:
         log.error("the worker cannot start: %s", error, exc_info=None if isinstance(error, UmpteenError) else error)
         sys.exit(1)
-    # What is there now stays; looking through it again and again for garbage would stop every request on its way.
+    # Everything allocated so far is permanent; scanning it for garbage again and again would delay requests.
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises again, when all is done, what made it stop
+    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again after its shutdown
     server = Server(app, channel)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
@@ -70,7 +70,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with our connections, and our way to stop."""
+    """uvicorn's server with our connections and our shutdown."""
 
     def __init__(self, app: Gate, channel: Channel | None = None) -> None:
         super().__init__(
@@ -86,37 +86,37 @@ class Server(uvicorn.Server):
             )
         )
         self._gate, self._channel = app, channel
-        self.book: Connections
+        self.connections: Connections
         self._listeners: list[socket.socket] = []
         self._written: tuple[Any, bytes] = (None, b"")
         self._opening = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _connect(self, *, _loop: asyncio.AbstractEventLoop | None = None, **_: Any) -> Connection:
-        return Connection(self._gate, self.book, _loop or asyncio.get_running_loop())
+        return Connection(self._gate, self.connections, _loop or asyncio.get_running_loop())
 
     def _standing_headers(self) -> bytes:
-        """What every answer begins with: the date, made anew every second."""
+        """The first headers of every answer: the date, renewed every second."""
         headers = self.server_state.default_headers
         if self._written[0] is not headers:
             self._written = headers, b"".join(b"%b: %b\r\n" % header for header in headers)
         return self._written[1]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.book = Connections(self._gate.settings, self._gate.counts, self._standing_headers)
+        self.connections = Connections(self._gate.settings, self._gate.counts, self._standing_headers)
         self._listeners = sockets or []
-        self.config.backlog = self.book.backlog
-        self._gate.api.connections = lambda: len(self.book.all)
+        self.config.backlog = self.connections.backlog
+        self._gate.api.connections = lambda: len(self.connections.all)
         await super().startup(sockets)
         if self._channel is not None:
-            asyncio.get_running_loop().add_reader(self._channel.fileno(), self._obey, self._channel)
+            asyncio.get_running_loop().add_reader(self._channel.fileno(), self._handle_message, self._channel)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finishes what was accepted, refuses what comes later, and closes each connection in order."""
+        """Finishes accepted requests, refuses later ones, and closes every connection properly."""
         self._gate.stopping = True
         for listener in self._listeners:
             refuse_newcomers(listener)
-        await self.book.drain(self._gate.settings.grace, self._stop_listening)
+        await self.connections.drain(self._gate.settings.grace, self._stop_listening)
         if self._channel is not None:
             asyncio.get_running_loop().remove_reader(self._channel.fileno())
         await self.lifespan.shutdown()
@@ -127,12 +127,12 @@ class Server(uvicorn.Server):
         for listener in self._listeners:
             listener.close()
 
-    # --- what the supervisor says -------------------------------------------------------------------------------
+    # --- messages from the supervisor ---------------------------------------------------------------------------
 
-    def _obey(self, channel: Channel) -> None:
+    def _handle_message(self, channel: Channel) -> None:
         try:
             message = channel.recv()
-        except (EOFError, OSError):  # it is gone, whatever took it
+        except (EOFError, OSError):  # the supervisor is gone
             asyncio.get_running_loop().remove_reader(channel.fileno())
             self.should_exit = True
             return

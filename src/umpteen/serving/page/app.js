@@ -1,13 +1,13 @@
-// The page. Text of labels, words and messages only ever goes into textContent: none of it can become markup.
+// The page. Labels, words and messages only ever go into textContent, so none of them can become markup.
 
 const $ = (id) => document.getElementById(id);
 const state = {
   models: [],
   limits: {},
   never: new Map(), // model id -> labels left out
-  only: new Map(), // model id -> labels alone allowed
+  only: new Map(), // model id -> the only labels allowed
   picked: null, // {model, label}
-  round: 0, // of questions; answers to earlier ones are dropped
+  round: 0, // number of the request; answers to earlier ones are dropped
 };
 
 // --- the server ---------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ function toFeatures(text) {
   for (const pair of text.split(/[\s,]+/).filter(Boolean)) {
     const [id, value = "1"] = pair.split(":");
     if (!/^\d+$/.test(id) || !Number.isFinite(Number(value))) {
-      throw new Error(`features are written id:value, but one is ${pair}`);
+      throw new Error(`features must be id:value, but one is ${pair}`);
     }
     features[id] = Number(value);
   }
@@ -171,7 +171,7 @@ function labelRow(model, found, other) {
   }
   pick.append(make("span", { className: "score", textContent: found.score.toFixed(2) }));
   pick.setAttribute("aria-pressed", picked);
-  pick.title = "Which words spoke for it?";
+  pick.title = "Which words count for it?";
   pick.addEventListener("click", () => pickLabel(model, found.label));
   const never = make("button", { className: "never", type: "button", textContent: "×", title: "Leave this label out" });
   never.setAttribute("aria-label", `Leave out ${found.label}`);
@@ -180,7 +180,7 @@ function labelRow(model, found, other) {
   return row;
 }
 
-// Leaves a label out wherever it is shown: each model is only told labels it knows.
+// Leaves a label out wherever it is shown. Each model gets only labels it knows.
 function leaveOut(label) {
   const at = [...document.querySelectorAll(".never")].indexOf(document.activeElement);
   for (const column of shown) {
@@ -279,9 +279,9 @@ function showWhy(why, text) {
   $("why").hidden = false;
 }
 
-const FAINT = 0.06; // contributions too small to colour, beside the largest
+const FAINT = 0.06; // share of the largest contribution below which words are not coloured
 
-// The text in pieces, marked by what they contributed. Places count code points; spans may overlap (words and pairs).
+// The text in pieces, coloured by contribution. Places count code points; spans may overlap (words and pairs).
 function highlight(text, spans) {
   const characters = Array.from(text);
   const strength = new Float64Array(characters.length + 1);
@@ -360,7 +360,7 @@ async function showFacts() {
     ["Method", `${facts.method} (${facts.family})`],
     ["Takes", facts.input === "text" ? "texts" : "rows of numbers"],
     ["Labels", number.format(facts.n_labels)],
-    ["Never seen", number.format(facts.labels_without_rows)],
+    ["Labels never seen", number.format(facts.labels_without_rows)],
     ["Features", number.format(facts.n_features)],
     ["Trained on", `${number.format(facts.n_train_rows)} rows`],
     ["Size", `${number.format(Math.round(facts.bytes / 1e5) / 10)} MB`],
@@ -381,7 +381,7 @@ async function showFacts() {
 
 function showMetrics(metrics) {
   if (!metrics) {
-    $("metrics").replaceChildren(make("p", { className: "hint" }, "Not known here. To keep it with the model: ",
+    $("metrics").replaceChildren(make("p", { className: "hint" }, "Not measured yet. To keep it with the model: ",
       make("code", { textContent: "umpteen evaluate DIR TEST --keep" })));
     return;
   }
@@ -396,7 +396,7 @@ function showMetrics(metrics) {
       return make("td", { textContent: typeof value === "number" ? value.toFixed(1) : "" });
     })));
   $("metrics").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)),
-    make("p", { className: "hint", textContent: `On ${number.format(metrics.n_rows ?? 0)} rows it had not seen.` }));
+    make("p", { className: "hint", textContent: `On ${number.format(metrics.n_rows ?? 0)} unseen rows.` }));
 }
 
 // --- the whole ----------------------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ function chooseModel() {
     ? `Write or paste a text, and ${model.model_id} ranks ${number.format(model.n_labels)} labels for it.`
     : `This model was trained on numbers. Write features as id:value, such as 17:0.5 204:1.2`;
   $("text").maxLength = state.limits.max_characters;
-  $("threshold-name").textContent = model.calibrated ? "From probability" : "From score";
+  $("threshold-name").textContent = model.calibrated ? "Minimum probability" : "Minimum score";
   hideWhy();
   $("find").value = "";
   $("hits").replaceChildren();
