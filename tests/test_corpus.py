@@ -250,7 +250,10 @@ GOOD_LINE = '{"text": "a", "labels": ["b"]}\n'
         ('{"text": "a", "labels": ["b", " "]}', r":2: labels\[1\] must not be empty, but is ' '"),
         ('{"text": "a", "labels": 3.5}', r":2: labels must be a list of strings or a string, but is 3.5"),
         ('{"text": "a", "labels": {"b": 1}}', r":2: labels must be a list of strings or a string, but is {'b': 1}"),
-        ('{"text": "a", "labels": "b;c"}', r":2: labels is the string 'b;c'; say with label_delimiter how"),
+        (
+            '{"text": "a", "labels": "b;c"}',
+            r":2: labels must be a list, but is the string 'b;c'; label_delimiter names",
+        ),
         ('{"text": "a", "subjects": [{"notation": "1"}]}', r":2: subjects\[0\] must be a string, but is {'notation'"),
         ("[" * 100_000, r":2: not readable JSON"),
         ('{"text": "a", "labels": [' + "9" * 5000 + "]}", r":2: not readable JSON"),
@@ -296,7 +299,7 @@ def test_bad_tsv(tmp_path):
 @pytest.mark.parametrize(
     ("source", "options", "error", "message"),
     [
-        ("a.txt", {}, ParamError, "a.txt: its name does not tell its format; say format='jsonl' or"),
+        ("a.txt", {}, ParamError, "a.txt: its name does not show its format; format must be one of jsonl"),
         ("a.txt", {"format": "xml"}, ParamError, "format must be one of jsonl, csv, tsv, annif-tsv, parquet, but is"),
         (ROWS, {"format": "csv"}, ParamError, "format is for files, but the source is a list"),
         (ROWS, {"text": []}, ParamError, "text must be the name of a field or several names"),

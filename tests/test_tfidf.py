@@ -252,7 +252,7 @@ def test_equal_to_the_slow_twin(texts, params, threads):
         with pytest.raises(ParamError, match="max_df must not be below min_df"):
             ours.fit(texts)
     elif not terms:
-        with pytest.raises(DataError, match="no term remains"):
+        with pytest.raises(DataError, match="no terms are left"):
             ours.fit(texts)
     else:
         X = ours.fit_transform(texts)
@@ -491,7 +491,7 @@ def test_in_a_pipeline():
         ({"min_df": 0}, "min_df must be an integer of at least 1, but is 0"),
         ({"max_df": 1.5}, "max_df must be between 0.0 and 1.0, or an integer, but is 1.5"),
         ({"max_df": True}, "max_df must be an integer of at least 1, but is True"),
-        ({"max_df": 1, "min_df": 2}, "max_df must not be below min_df, but of 4 rows they stand for 1 and 2"),
+        ({"max_df": 1, "min_df": 2}, "max_df must not be below min_df, but for 4 rows they are 1 and 2"),
         ({"max_features": 0}, "max_features must be an integer of at least 1, but is 0"),
         ({"sublinear_tf": 1}, "sublinear_tf must be true or false, but is 1"),
         ({"norm": "max"}, "norm must be 'l2', 'l1' or None, but is 'max'"),
@@ -520,8 +520,8 @@ def test_bad_parameters(params, message):
         (3, "texts must be a list or another iterable of strings, but is a int"),
         (["a text", None], "text 1 must be a string, but is None"),
         ([b"bytes"], "text 0 must be a string, but is b'bytes'"),
-        ([], "no term remains of 0 texts"),
-        (["a", "!"], "no term remains of 2 texts; try a lower min_df"),
+        ([], "no terms are left from 0 texts"),
+        (["a", "!"], "no terms are left from 2 texts; try a lower min_df"),
     ],
 )
 def test_bad_texts(texts, message):
@@ -532,7 +532,7 @@ def test_bad_texts(texts, message):
 def test_other_refusals():
     with pytest.raises(NotFittedError, match="call fit first"):
         umpteen.Tfidf().transform(["a"])
-    with pytest.raises(DataError, match="text 1 must not hold NUL inside a word"):
+    with pytest.raises(DataError, match="text 1 must not have NUL inside a word"):
         umpteen.Tfidf(token_pattern=r"\S+").fit(["fine", "a\0b"])
 
 

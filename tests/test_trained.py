@@ -304,7 +304,7 @@ def test_only_linear_models_have_a_tree(tiny):
     tree = {name: part for name, part in linear.parts.items() if name.startswith("candidates-")}
     header = forest.header | {"candidates": linear.header["candidates"]}
     header["params"]["n_candidates"] = 5
-    with pytest.raises(ModelCorruptError, match="only linear models have a tree of candidates, but this is forest"):
+    with pytest.raises(ModelCorruptError, match="only linear models can have a candidate tree, but this is forest"):
         TrainedModel.open(header, forest.parts | tree, forest.scorer.to_parts())
 
 

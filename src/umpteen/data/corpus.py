@@ -98,7 +98,7 @@ def read_corpus(
         What stands between labels that come in one string; a space stands for any run of white space. A string may
         hold several labels or one, so without a delimiter it is refused.
     format
-        One of jsonl, csv, tsv, annif-tsv and parquet, where the file's name does not say.
+        One of jsonl, csv, tsv, annif-tsv and parquet; by default from the file's name.
 
     Raises
     ------
@@ -217,7 +217,8 @@ class _Fields:
             return []
         if self.delimiter is None:
             raise DataError(
-                f"{where}: {name} is the string {_show(value)}; say with label_delimiter how its labels are divided"
+                f"{where}: {name} must be a list, but is the string {_show(value)}; label_delimiter names what "
+                "separates its labels"
             )
         parts = value.split() if self.delimiter == " " else [part.strip() for part in value.split(self.delimiter)]
         if name == _ANNIF_CSV:
@@ -255,7 +256,7 @@ def format_of_corpus(path: PathLike) -> str | None:
 def _corpus_format(path: PathLike) -> str:
     format = format_of_corpus(path)
     if format is None:
-        raise ParamError(f"{path}: its name does not tell its format; say format={' or '.join(map(repr, FORMATS))}")
+        raise ParamError(f"{path}: its name does not show its format; format must be one of {', '.join(FORMATS)}")
     return format
 
 
@@ -336,7 +337,7 @@ def _parse_csv(path: PathLike, lines: Iterator[str], delimiter: str) -> Iterator
     more = True
     while more:
         rows = []
-        # The module refuses long fields unless told otherwise, for the whole process: so only while we read.
+        # The module refuses long fields by default; its limit is global, so it is raised only while we read.
         limit = csv.field_size_limit(sys.maxsize)
         try:
             for _ in range(_ROWS):

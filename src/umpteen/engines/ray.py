@@ -1,7 +1,7 @@
 """Trains shards on many machines with Ray: DiSMEC's two layers, machines and the cores of each.
 
 What all shards need (mainly X) is put into Ray's object store once. Each node fetches one copy, and its workers read
-that in place; the labels of a shard are sent with its task. A worker has some cores and uses as many threads. If a
+that in place; the labels of a shard are sent with its task. A worker uses one thread per core. If a
 worker or a node is lost, Ray runs its tasks again elsewhere; if the driver is lost, the model directory is the
 checkpoint.
 
@@ -127,7 +127,7 @@ class RayEngine(Engine):
         return f"RayEngine({self.address!r})" if self.address else "RayEngine()"
 
     def __reduce__(self) -> Any:
-        # A copy, such as from scikit-learn's clone, has the settings and no connection.
+        # A copy, such as from scikit-learn's clone, has the settings but no connection.
         settings = {name: getattr(self, name) for name in ("cpus", "write", "keep_going", "retries", "threads")}
         return _make, (self.address, settings)
 
@@ -291,7 +291,7 @@ class HeldModel(Engine):
             manifest, names = reader.manifest, reader.shard_names
             missing = [key for key in ("n_features", "n_labels", "family", "params") if key not in manifest]
             if missing or "candidates" in manifest:
-                what = f"its manifest lacks {missing[0]}" if missing else "it has a tree of candidates"
+                what = f"its manifest lacks {missing[0]}" if missing else "it has a candidate tree"
                 raise ParamError(f"{self.path}: this model cannot be held in parts: {what}")
             self._shape = (manifest["n_features"], manifest["n_labels"])
             family = scorer_class(manifest["family"])

@@ -406,7 +406,7 @@ class Served:
 
     def _ask(self, asked: list[Callable[[OpenModel], bytes]]) -> list[Outcome]:
         model = self.model
-        return [_outcome(ask, model) for ask in options]
+        return [_outcome(ask, model) for ask in asked]
 
     def reopen(self, path: str) -> None:
         """Replaces the current model by one from a directory. The current one answers until then, and stays if that

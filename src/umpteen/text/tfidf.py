@@ -2,17 +2,17 @@ r"""Texts to tf-idf rows, as scikit-learn's TfidfVectorizer makes them, in C++ a
 
     value(row, term) = tf(count) · idf(term) / norm(row)
     tf(count)        = count, or 1 + ln(count)                               (sublinear_tf)
-    idf(term)        = 1 + ln((n + 1) / (rows with the term + 1))            (smooth_idf; without it both ones go)
+    idf(term)        = 1 + ln((n + 1) / (rows with the term + 1))            (smooth_idf; else without the two ones)
 
 Terms are words, or runs of words joined by a space (ngram_range), in the order of Python's strings. Parameters, their
-defaults and results are scikit-learn's, rounded to float32. Only ``max_features`` is stricter: of terms as frequent
-the first in order are kept, where scikit-learn lets its sort decide. With ``hashing=n`` there is no vocabulary,
-and the columns are those of ``HashingVectorizer(n_features=n, alternate_sign=False)``.
+defaults and results are scikit-learn's, rounded to float32. Only ``max_features`` is stricter: among equally frequent
+terms, the first in order are kept, where scikit-learn leaves it to its sort. With ``hashing=n`` there is no
+vocabulary, and the columns are those of ``HashingVectorizer(n_features=n, alternate_sign=False)``.
 
-Python lower-cases text beyond ASCII and strips its accents, and its own ``re`` says what a word character is. The
-common patterns, the longest runs of ``\w``, are matched in C++; others by ``re``, which takes several times longer. A
-saved vocabulary is data: its pattern is only run if it has one of the forms of text/patterns.py, or if whoever opens
-it says that it is to be trusted.
+Text beyond ASCII is lower-cased and stripped of accents by Python, whose ``re`` defines word characters. The common
+patterns, the longest runs of ``\w``, are matched in C++; others by ``re``, which takes several times longer. A saved
+vocabulary is data: its pattern is only run if it has one of the forms of text/patterns.py, or if the caller trusts
+it.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from umpteen.threads import resolve_threads
 
 #: Hashed columns are counted in arrays of this size, one per thread.
 MOST_HASHED = 1 << 24
-#: Words in a term: an explanation looks up every run of up to so many.
+#: Most words in a term: an explanation looks up every run of up to this many.
 MOST_WORDS = 10
-#: Texts are counted in batches of so many, or of so many characters, and forgotten.
+#: Texts are counted in batches of this many texts or characters, and not kept.
 BATCH_TEXTS, BATCH_CHARACTERS = 1 << 16, 1 << 24
 
 
 class WordCounts(NamedTuple):
-    """Per row: words (or terms of the smallest length, where single words are not used) that the vocabulary lacks,
-    and how many there were in all. Stop words do not count."""
+    """Words of each row (or shortest terms, if single words are not used): how many the vocabulary lacks, and how
+    many there are. Stop words do not count."""
 
     unknown: NDArray[np.int64]
     total: NDArray[np.int64]
 
 
 class Span(NamedTuple):
-    """Where a term stands in a text, and its column; -1 where it is not in the vocabulary."""
+    """The place of a term in a text, and its column; -1 if the vocabulary lacks it."""
 
     begin: int
     end: int
@@ -71,19 +71,19 @@ class Tfidf(Parameters):
     ngram_range
         The smallest and largest number of words in a term, at most 10.
     min_df, max_df
-        In how many rows a term must be at least and at most: an integer counts rows, a float is a part of all rows.
+        The least and most rows that a term may be in: an integer counts rows, a float is a share of all rows.
     max_features
-        Keep only so many terms, the most frequent ones.
+        Keep only this many terms, the most frequent ones.
     sublinear_tf, use_idf, smooth_idf, norm
         How counts become values; norm is "l2", "l1" or None.
     lowercase, strip_accents, token_pattern, stop_words
-        What a word is; strip_accents is "unicode", "ascii" or None, stop_words a list of words or None. Any pattern
-        will do to fit; but a saved model is only opened without ``trust_pattern=True`` if its pattern is, roughly, a
-        class of characters repeated, such as ``\b\w\w+\b``, ``\S+`` or ``\w+(?:-\w+)*``.
+        What a word is; strip_accents is "unicode", "ascii" or None, stop_words a list of words or None. Fitting takes
+        any pattern; but a saved model is only opened without ``trust_pattern=True`` if its pattern is, roughly, a
+        repeated class of characters, such as ``\b\w\w+\b``, ``\S+`` or ``\w+(?:-\w+)*``.
     hashing
         The number of hashed columns; None for a vocabulary. Terms then have no names.
     threads
-        How many; all cores by default. The result does not depend on it.
+        How many threads to use; by default all cores. The result does not depend on it.
 
     Examples
     --------
@@ -134,17 +134,17 @@ class Tfidf(Parameters):
     # --- fit and transform --------------------------------------------------------------------------------------
 
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
-        """Counts the terms of texts: a list, or anything that gives one text after the other and is read once.
+        """Counts the terms of texts, any iterable, which is read once.
 
-        Memory is that of the terms and of one batch of texts.
+        Memory holds the terms and one batch of texts.
         """
         self._count(texts, keep_rows=False)
         return self
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
-        """The rows of texts, which are counted and weighed in one pass: CSR float32, n_rows x n_features_.
+        """The rows of texts, counted and weighted in one pass: CSR float32, n_rows x n_features_.
 
-        While texts are read, 8 bytes are kept for each entry of the matrix, rare terms included; the texts are not.
+        While texts are read, each entry of the matrix takes 8 bytes, rare terms included; texts are not kept.
         """
         counter = self._count(texts, keep_rows=True)
         indptr, indices, data = counter.rows(*self._weighting(), resolve_threads(self.threads))
@@ -161,7 +161,7 @@ class Tfidf(Parameters):
     def transform(
         self, texts: Iterable[str], *, return_unknown: bool = False, threads: int | None = None
     ) -> Csr | tuple[Csr, WordCounts]:
-        """The rows of texts, as `fit` learnt to make them, and with `return_unknown` how many words are unknown."""
+        """The rows of texts and, with `return_unknown`, how many of their words are unknown."""
         self._check_fitted()
         threads = resolve_threads(self.threads if threads is None else threads)
         parts = [
@@ -202,9 +202,9 @@ class Tfidf(Parameters):
         return make_csr(data[kept].astype(np.float32), X.indices[kept], indptr, X.shape)
 
     def spans(self, text: str) -> list[Span]:
-        """Every term of a text with its place there and its column, by length and then by place.
+        """Every term of a text with its place and its column, by length and then by place.
 
-        Places count characters of the text as it was given, so that a page can show them.
+        Places count characters of the original text, so that a page can show them.
         """
         self._check_fitted()
         found = self._reader.find_words(text)
@@ -222,11 +222,11 @@ class Tfidf(Parameters):
 
     @property
     def feature_names_(self) -> Names:
-        """The terms in the order of their columns, decoded only as they are asked for."""
+        """The terms in the order of their columns, decoded on demand."""
         self._check_fitted()
         if self.hashing is not None:
             raise NotFittedError(
-                "hashed columns have no names: many terms share one; fit without hashing to have them"
+                "hashed columns have no names, since many terms share one; fit without hashing to get them"
             )
         return self._names
 
@@ -252,12 +252,12 @@ class Tfidf(Parameters):
         min_rows, max_rows = _row_limit(self.min_df, n_rows), _row_limit(self.max_df, n_rows)
         if max_rows < min_rows and n_rows:
             raise ParamError(
-                f"max_df must not be below min_df, but of {n_rows} rows they stand for {max_rows:g} and {min_rows:g}"
+                f"max_df must not be below min_df, but for {n_rows} rows they are {max_rows:g} and {min_rows:g}"
             )
         data, ends, slots, rows_with = counter.finish(min_rows, max_rows, self.max_features or 0, threads)
         if self.hashing is None and not len(ends):
             raise DataError(
-                f"no term remains of {n_rows} texts; try a lower min_df, a higher max_df or fewer stop words"
+                f"no terms are left from {n_rows} texts; try a lower min_df, a higher max_df or fewer stop words"
             )
         arrays = {"data": data, "ends": ends, "slots": slots}
         if self.use_idf:
@@ -335,8 +335,8 @@ class Tfidf(Parameters):
         self._check_fitted()
         if not is_linear(self.token_pattern):
             warnings.warn(
-                f"token_pattern {self.token_pattern!r:.100} is not of a form that is run from a file; a saved model "
-                "is only opened by umpteen.load(…, trust_pattern=True), not by the command line or the server",
+                f"token_pattern {self.token_pattern!r:.100} is not of a form that is run from a file; only "
+                "umpteen.load(…, trust_pattern=True) opens a saved model, not the command line or the server",
                 stacklevel=2,
             )
         params = {name: value for name, value in self.get_params().items() if name != "threads"}
@@ -353,14 +353,14 @@ class Tfidf(Parameters):
         Parameters
         ----------
         trust_pattern
-            Whether to run a token pattern of any form, which may take for ever over a text.
+            Whether to run a token pattern of any form, which may take forever over a text.
 
         Raises
         ------
         ModelCorruptError
-            Where arrays and parameters do not fit together.
+            If arrays and parameters do not match.
         ModelFormatError
-            Where the token pattern is none that is run without trust.
+            If the token pattern is not of a form that is run without trust.
         """
         params, n_rows = part.scalars.get("tfidf"), part.scalars.get("n_rows")
         if not isinstance(params, dict) or type(n_rows) is not int or n_rows < 0:
@@ -368,8 +368,8 @@ class Tfidf(Parameters):
         pattern = params.get("token_pattern", cls.param_defaults()["token_pattern"])
         if isinstance(pattern, str) and not trust_pattern and not is_linear(pattern):
             raise ModelFormatError(
-                f"token_pattern {pattern!r:.100} is not of a form that is run from a file: it might take for ever; "
-                "if you trust who made the model, open it with umpteen.load(…, trust_pattern=True)"
+                f"token_pattern {pattern!r:.100} is not of a form that is run from a file: it might take forever; "
+                "if you trust the author of the model, open it with umpteen.load(…, trust_pattern=True)"
             )
         try:
             cls.check_param_names(params)
@@ -384,11 +384,11 @@ class Tfidf(Parameters):
             if idf is not None and (idf.shape != (tfidf.n_features_,) or not np.isfinite(idf).all()):
                 raise ParamError("there must be a finite idf for each column")
         except (TypeError, ValueError) as error:
-            raise ModelCorruptError(f"the part of a Tfidf is not as it must be ({error})") from error
+            raise ModelCorruptError(f"the part of a Tfidf is invalid ({error})") from error
         return tfidf
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("_vectorizer", "_reader", "_names")  # from the arrays, and again when they are back
+        made = ("_vectorizer", "_reader", "_names")  # made from the arrays, also after unpickling
         return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -398,7 +398,7 @@ class Tfidf(Parameters):
 
 
 class _Reader:
-    """Makes texts ready for the kernels, as a Tfidf's parameters ask for."""
+    """Prepares texts for the kernels, following a Tfidf's parameters."""
 
     def __init__(self, tfidf: Tfidf) -> None:
         self._lowercase = bool(tfidf.lowercase)
@@ -415,7 +415,7 @@ class _Reader:
         )
 
     def batches(self, texts: Iterable[str]) -> Iterator[tuple[list[str | bytes], NDArray[np.uint32] | None]]:
-        """Texts ready for the kernels, some at a time, with the table of word characters where they need it."""
+        """Batches of prepared texts, with the table of word characters if they need it."""
         if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
             raise DataError(f"texts must be a list or another iterable of strings, but is a {type(texts).__name__}")
         batch: list[str | bytes] = []
@@ -429,7 +429,7 @@ class _Reader:
             elif text.isascii():
                 batch.append(text)
             else:
-                # JSON may hold lone surrogates; they are in no word.
+                # JSON may contain lone surrogates; they are in no word.
                 batch.append(self._prepare(text).encode("utf-8", "surrogatepass"))
                 table = word_table()
             n_characters += len(text)
@@ -446,16 +446,14 @@ class _Reader:
     def _split(self, text: str, number: int) -> bytes:
         words = self._pattern.findall(self._prepare(text))
         if any("\0" in word for word in words):
-            raise DataError(
-                f"text {number} must not hold NUL inside a word, but does; token_pattern may leave it out"
-            )
+            raise DataError(f"text {number} must not have NUL inside a word, but does; token_pattern can exclude it")
         return "".join(f"{word}\0" for word in words).encode("utf-8", "surrogatepass")
 
     def find_words(self, text: str) -> list[tuple[str, int, int]]:
-        """The words of a text, each with its place in the text as it was given."""
+        """The words of a text, each with its place in the original text."""
         ready = self._prepare(text)
         origin: Sequence[int] = range(len(text) + 1)
-        if len(ready) != len(text):  # a character became several or none: remember which each came from
+        if len(ready) != len(text):  # a character became several or none: keep track of the origins
             pieces = [self._prepare(character) for character in text]
             ready = "".join(pieces)
             origin = [i for i, piece in enumerate(pieces) for _ in piece] + [len(text)]

@@ -1,4 +1,4 @@
-"""Python's view of text, made ready for the kernels: letter case, accents, and what is a word character."""
+"""Python's rules for text, prepared for the kernels: letter case, accents and word characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N_CHARACTERS = 0x110000
 
 @cache
 def word_table() -> NDArray[np.uint32]:
-    r"""A bit for every character, set where Python's ``\w`` matches it: 139 KB, made once when first needed."""
+    r"""A bit for every character, set if Python's ``\w`` matches it: 139 KB, made on first use."""
     every = np.arange(N_CHARACTERS, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     bits = np.zeros(N_CHARACTERS, np.uint8)
     for run in re.finditer(r"\w+", every):
@@ -23,12 +23,12 @@ def word_table() -> NDArray[np.uint32]:
 
 
 def strip_accents_unicode(text: str) -> str:
-    """Characters decomposed (NFKD), combining marks dropped."""
+    """Decomposes characters (NFKD) and drops combining marks."""
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
 def strip_accents_ascii(text: str) -> str:
-    """Characters decomposed (NFKD), all that is not ASCII then dropped."""
+    """Decomposes characters (NFKD) and drops everything that is not ASCII."""
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 

@@ -112,7 +112,7 @@ class TrainedModel:
         if self.candidate_tree is not None:
             check_count("n_candidates", header["params"].get("n_candidates"))
             if not isinstance(scorer, LinearModel):
-                raise ModelCorruptError(f"only linear models have a tree of candidates, but this is {scorer.family}")
+                raise ModelCorruptError(f"only linear models can have a candidate tree, but this is {scorer.family}")
 
     @classmethod
     def open(
@@ -206,7 +206,7 @@ class TrainedModel:
         return {**self.candidate_tree.settings(), "n_candidates": self.params["n_candidates"]}
 
     def _copy(self) -> TrainedModel:
-        """A copy that shares all arrays, and no facts that can be changed."""
+        """A copy that shares all arrays but not the header."""
         other = copy.copy(self)
         other.header = copy.deepcopy(self.header)
         return other
@@ -405,7 +405,7 @@ class TrainedModel:
         return check_number("threshold", threshold, 0)
 
     def _least(self, labels: NDArray[np.int32], cut: float | str) -> Any:
-        """The least probability of each label."""
+        """The lowest probability at which each label is given."""
         if not isinstance(cut, str):
             return cut
         assert self.calibration is not None
@@ -427,7 +427,7 @@ class TrainedModel:
     # --- evaluate and explain -----------------------------------------------------------------------------------
 
     def calibrate(self, X: Any, Y: Any, *, top_k: int = 50) -> TrainedModel:
-        """A copy of the model with what held-out rows teach: how scores become probabilities, and thresholds.
+        """A copy of the model with probabilities and thresholds learned from held-out rows.
 
         Parameters
         ----------

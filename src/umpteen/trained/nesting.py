@@ -56,7 +56,7 @@ def nest(model: TrainedModel, prefix: str, *, without: Iterable[str] = ()) -> Ne
 def unnest(
     record: Any, outer: Mapping[str, Any], parts: Mapping[str, Part], prefix: str, shards: Sequence[Part]
 ) -> Contents:
-    """The contents of a nested model, which must have as many features and labels as the outer one.
+    """The contents of a nested model, which must have the same numbers of features and labels as the outer one.
 
     Parameters
     ----------
