@@ -307,16 +307,16 @@ def test_a_damaged_tree_is_refused(deep):
             LabelTreeModel([part, *others], deep.n_features_in_, n_labels)
     cycle = first.children.copy()
     cycle[cycle < 0] = ~0  # back to the root
-    with pytest.raises(ModelCorruptError, match="must come behind its one parent"):
+    with pytest.raises(ModelCorruptError, match="must come after its only parent"):
         LabelTreeModel([dataclasses.replace(first, children=cycle), *others], deep.n_features_in_, n_labels)
     twice = next(i for i, part in enumerate(deep.model_.scorer.parts) if (part.children >= 0).sum() > 1)
     children = deep.model_.scorer.parts[twice].children.copy()
     children[children >= 0] = children[children >= 0][0]
     parts = list(deep.model_.scorer.parts)
     parts[twice] = dataclasses.replace(parts[twice], children=children)
-    with pytest.raises(ModelCorruptError, match="a label may stand in a tree once, but label .* stands there twice"):
+    with pytest.raises(ModelCorruptError, match="a label must be in a tree only once, but label .* is there twice"):
         LabelTreeModel(parts, deep.n_features_in_, n_labels)
-    with pytest.raises(ModelCorruptError, match="has no parent|behind its one parent"):
+    with pytest.raises(ModelCorruptError, match="has no parent|after its only parent"):
         LabelTreeModel([first, *others[1:]], deep.n_features_in_, n_labels)
 
 

@@ -80,7 +80,7 @@ inline CsrView view_csr(const Vector<std::int64_t>& indptr, const Vector<std::in
 inline CsrView view_csr(const Vector<std::int64_t>& indptr, const Vector<std::int32_t>& indices,
                         const Vector<float>& data, std::int64_t n_cols) {
   if (data.size() != indices.size())
-    throw std::invalid_argument("a CSR matrix needs as many values as indices, but has " +
+    throw std::invalid_argument("a CSR matrix must have the same number of values and indices, but has " +
                                 std::to_string(data.size()) + " and " + std::to_string(indices.size()));
   return view_csr(indptr, indices, data.data(), n_cols);
 }

@@ -33,7 +33,7 @@ nb::list write_suggestions(const Matrix<std::int32_t>& which, const Matrix<float
   const std::size_t n_rows = which.shape(0);
   const std::size_t width = which.shape(1);
   if (scores.shape(0) != n_rows || scores.shape(1) != width || most.size() != n_rows || least.size() != n_rows)
-    throw std::invalid_argument("labels, scores and limits must be of the same rows");
+    throw std::invalid_argument("labels, scores and limits must have the same number of rows");
   std::vector<std::string_view> texts;
   texts.reserve(begins.size());
   for (const nb::handle begin : begins) {

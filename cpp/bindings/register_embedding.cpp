@@ -20,7 +20,7 @@ std::int64_t rows_of(const T& panel) {
   return static_cast<std::int64_t>(panel.shape(0));
 }
 
-/// The stride of a panel with so many rows.
+/// Checks that a panel has this many rows; its stride.
 std::int64_t check_panel(const Matrix<float>& panel, std::int64_t n_rows, const char* name) {
   const auto stride = static_cast<std::int64_t>(panel.shape(1));
   if (rows_of(panel) != n_rows || stride == 0 || stride % kEmbeddingLanes != 0)
@@ -192,7 +192,7 @@ NumpyMatrix<float> multiply_dense_binding(const Matrix<float>& A, const Matrix<d
   const std::int64_t stride = check_panel(A, rows_of(A), "A");
   const auto width = static_cast<std::int64_t>(E.shape(1));
   if (rows_of(E) != stride || width % kEmbeddingLanes != 0)
-    throw std::invalid_argument("A must have as many columns as E has rows, and E a multiple of 16");
+    throw std::invalid_argument("A must have one column per row of E, and E a multiple of 16 columns");
   auto out = make_array<float>(rows_of(A) * width);
   {
     Control control = make_control(token);

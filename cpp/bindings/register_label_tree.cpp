@@ -50,7 +50,7 @@ nb::tuple cluster_labels_binding(const Vector<std::int64_t>& indptr, const Vecto
   return nb::make_tuple(to_numpy(std::move(clusters), n), to_numpy(std::move(similarity), groups.n_rows));
 }
 
-/// One field of all nodes as an array, `padding` zeros behind it; frees it as it goes.
+/// One field of all nodes as an array, followed by `padding` zeros; frees the fields on the way.
 template <typename T>
 NumpyVector<T> join(std::vector<NodeWeights>& nodes, std::vector<T> NodeWeights::* field, std::int64_t padding = 0) {
   std::int64_t n = padding;
@@ -234,7 +234,7 @@ class LabelTreeScorer {
         const std::int32_t child = forest_.nodes[n].children[c];
         if (child >= 0) continue;
         if (size(~child) <= n || size(~child) >= forest_.nodes.size() || has_parent[size(~child)])
-          throw std::invalid_argument("a node of a label tree must come behind its one parent");
+          throw std::invalid_argument("a node of a label tree must come after its only parent");
         has_parent[size(~child)] = 1;
       }
     if (std::find(has_parent.begin(), has_parent.end(), 0) != has_parent.end())
@@ -254,7 +254,7 @@ class LabelTreeScorer {
                                   std::to_string(top_k));
     if (beam < 1) throw std::invalid_argument("beam must be at least 1, but is " + std::to_string(beam));
     if (allowed && static_cast<std::int64_t>(allowed->size()) != n_labels_)
-      throw std::invalid_argument("there must be one entry per label that says whether it is allowed");
+      throw std::invalid_argument("allowed must have one entry per label");
     auto labels = make_array<std::int32_t>(X.n_rows * top_k);
     auto scores = make_array<float>(X.n_rows * top_k);
     {
@@ -279,8 +279,8 @@ class LabelTreeScorer {
         const std::int32_t label = forest_.nodes[n].children[c];
         if (label < 0) continue;
         if (last_tree[size(label)] == tree)
-          throw std::invalid_argument("a label may stand in a tree once, but label " + std::to_string(label) +
-                                      " stands there twice");
+          throw std::invalid_argument("a label must be in a tree only once, but label " + std::to_string(label) +
+                                      " is there twice");
         last_tree[size(label)] = tree;
       }
     }

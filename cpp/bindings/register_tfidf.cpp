@@ -169,13 +169,13 @@ class Vectorizer {
     const auto n_terms = static_cast<std::int64_t>(ends.size());
     std::int64_t last = 0;
     for (std::int64_t i = 0; i < n_terms; ++i) {
-      if (ends.data()[i] < last) throw std::invalid_argument("the offsets of terms must rise");
+      if (ends.data()[i] < last) throw std::invalid_argument("the offsets of terms must not fall");
       last = ends.data()[i];
     }
     if (last != static_cast<std::int64_t>(bytes.size()) || n_terms > INT32_MAX)
-      throw std::invalid_argument("the offsets of terms must end where their bytes do");
+      throw std::invalid_argument("the last offset of terms must be the number of their bytes");
     if (slots.shape(1) != 2 || !std::has_single_bit(slots.shape(0)))
-      throw std::invalid_argument("the slots of terms must be pairs, as many as a power of two");
+      throw std::invalid_argument("the slots of terms must be pairs, and their number a power of two");
     terms_ = {
         .bytes = reinterpret_cast<const char*>(bytes.data()),
         .ends = ends.data(),

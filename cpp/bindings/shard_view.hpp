@@ -19,7 +19,7 @@ inline LinearShard view_shard(std::int64_t n_features, std::int64_t n_labels, co
       (!half && weights.itemsize() != 4))
     throw std::invalid_argument("a shard's weights must be float16 or float32");
   if (n_labels > 65536)
-    throw std::invalid_argument("a shard may hold 65536 labels, but has " + std::to_string(n_labels));
+    throw std::invalid_argument("a shard must have at most 65536 labels, but has " + std::to_string(n_labels));
   if (static_cast<std::int64_t>(indptr.size()) != n_features + 1 || position_ptr.size() != indptr.size())
     throw std::invalid_argument("a shard's offsets must be one more than the features");
   const std::uint32_t* p = indptr.data();

@@ -201,7 +201,7 @@ class BeamSearcher {
   std::vector<float> values_;
 };
 
-/// Which nodes have an allowed label below them. Children come behind their parents.
+/// Which nodes have an allowed label below them. Children come after their parents.
 std::vector<std::uint8_t> find_followed(const LabelForest& forest, const std::uint8_t* allowed) {
   std::vector<std::uint8_t> followed(forest.nodes.size(), 0);
   for (std::size_t n = forest.nodes.size(); n-- > 0;) {

@@ -204,7 +204,7 @@ int solve_ridge(const CsrView& X, const CsrView& X_by_column, const float* Z, st
     kernels.combine_columns(d, one.data(), gradient.data(), minus_lambda.data(), V, stride, gradient.data());
   };
 
-  // How large the gradient is at V = 0 says when it is small.
+  // The gradient at V = 0 is the scale by which it is judged small.
   std::copy_n(Z, n * stride, residual.data());
   multiply_panel(X_by_column, residual.data(), stride, gradient.data(), 1, control);
   scale_gradient();

@@ -27,7 +27,7 @@ class NearRowSearcher {
   NearRowSearcher(const EmbeddingModel& model, const CsrView& X, Control& control, int worker)
       : model_(model), X_(X), control_(control), worker_(worker) {}
 
-  /// The cluster of a learner whose centre is nearest; of equals the first.
+  /// The cluster of a learner with the nearest centre; the first one in a tie.
   std::int32_t nearest_cluster(std::int64_t row, std::int64_t learner) const {
     const auto& clusters = model_.learners[at(learner)];
     std::int32_t best = clusters.front();
@@ -62,7 +62,7 @@ class NearRowSearcher {
     for (std::int64_t d = 0; d < stride; ++d) out[d] = static_cast<float>(out[d] * factor);
   }
 
-  /// What find_near_rows says, for rows [begin, end); the outputs are those of row `begin`.
+  /// As find_near_rows, for rows [begin, end); the outputs are those of row `begin`.
   void search(std::int64_t begin, std::int64_t end, std::int32_t* clusters, std::int32_t* rows, float* similarity) {
     const auto n_learners = static_cast<std::int64_t>(model_.learners.size());
     for (std::int64_t learner = 0; learner < n_learners; ++learner) {
@@ -131,7 +131,7 @@ class NearRowSearcher {
       const std::uint32_t valid = (1U << here) - 1;
       for (std::int64_t q = 0; q < n; ++q) {
         const float* scores = scores_.data() + q * kBlock;
-        // While a list is not full its last place says -inf.
+        // While a list is not full its last place holds -inf.
         std::uint32_t better = kernels_.find_greater(scores, found_[at((q + 1) * knn - 1)]) & valid;
         for (; better != 0; better &= better - 1) {
           const int lane = __builtin_ctz(better);
@@ -141,7 +141,7 @@ class NearRowSearcher {
     }
   }
 
-  /// Keeps a query's list sorted; rows come in rising order, so an equal one goes behind.
+  /// Keeps a query's list sorted; rows come in rising order, so an equal one goes after it.
   void insert(std::int64_t q, float score, std::int32_t row) {
     const std::int64_t knn = model_.knn;
     float* list = found_.data() + q * knn;

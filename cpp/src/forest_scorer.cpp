@@ -211,7 +211,7 @@ class ForestScorer {
 /// Calls body(scorer, begin, end) over pieces of the rows.
 void for_rows(const Forest& forest, const CsrView& X, int threads, Control& control,
               const std::function<void(ForestScorer&, std::int64_t, std::int64_t)>& body) {
-  // As many at a time as leaves everybody some work: the more rows share a visit to a node, the cheaper it is.
+  // As many at a time as leave every thread some work: the more rows share a visit to a node, the cheaper it is.
   const std::int64_t share = (X.n_rows + threads - 1) / std::max(threads, 1);
   const std::int64_t rows_per_item = std::clamp<std::int64_t>(share, 1, kRowsPerItem);
   const std::int64_t n_items = (X.n_rows + rows_per_item - 1) / rows_per_item;

@@ -197,7 +197,7 @@ double L1Newton<Row>::find_violations(const L1Problem<Row>& problem, const float
   return total;
 }
 
-/// The columns whose weights may move: those that are not zero, and of those that want to leave it the ones that want
+/// The columns whose weights may move: those that are not zero, and of those that would leave it the ones that would
 /// it most. The others stay where they are; the next gradient will show them.
 template <typename Row>
 void L1Newton<Row>::choose_columns(const L1Problem<Row>& problem, const float* w) {

@@ -89,7 +89,7 @@ class Clusterer {
     return sum / static_cast<double>(n_);
   }
 
-  /// Those first whose best cluster is most ahead of their second.
+  /// Sorts members by the lead of their best cluster over their second.
   double assign_up_to_most() {
     ahead_.resize(size(n_));
     for (std::int64_t i = 0; i < n_; ++i) {

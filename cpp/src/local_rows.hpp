@@ -13,7 +13,7 @@ class LocalRows {
  public:
   explicit LocalRows(const CsrView& X) : X_(X), number_(static_cast<std::size_t>(X.n_cols), -1) {}
 
-  /// Copies these rows, their features numbered anew in the same order.
+  /// Copies these rows and renumbers their features in the same order.
   void gather(const std::int32_t* rows, std::int64_t n_rows) {
     for (const std::int32_t f : features_) number_[static_cast<std::size_t>(f)] = -1;
     features_.clear();

@@ -178,7 +178,7 @@ class Words {
 };
 
 /// Calls visit(term, hash, is_shortest) for every term of a row; where columns are hashed, the hash is the column.
-/// Slots of a large vocabulary are far away, so those of the next few terms are fetched ahead: `slot_of(hash)` says
+/// Slots of a large vocabulary are far away, so those of the next few terms are fetched ahead: `slot_of(hash)` gives
 /// which.
 template <typename SlotOf, typename Visit>
 void for_each_term(const Words& words, const TermRules& rules, Control& control, int worker, const SlotOf& slot_of,

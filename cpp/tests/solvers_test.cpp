@@ -135,8 +135,8 @@ bool same_bytes(const std::vector<Solution>& a, const std::vector<Solution>& b) 
   });
 }
 
-/// Features that no row has make rows few beside them. With so many, combinations of rows are used in place of
-/// weights; with some more, their products are kept too.
+/// Features that no row has, so that rows are few in comparison. With that many, combinations of rows are used in
+/// place of weights; with some more, their products are kept too.
 constexpr std::int64_t kManyFeatures = 8 * Data::kRows;
 constexpr std::int64_t kMoreFeatures = 10 * Data::kRows;
 

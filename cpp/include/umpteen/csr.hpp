@@ -4,7 +4,7 @@
 
 namespace umpteen {
 
-/// A sparse matrix somebody else owns: 64-bit row offsets, 32-bit columns sorted within a row, no duplicates.
+/// A view of a sparse matrix: 64-bit row offsets, 32-bit columns sorted within a row, no duplicates.
 struct CsrView {
   std::int64_t n_rows;
   std::int64_t n_cols;

@@ -37,7 +37,7 @@ struct DualProblem {
   int samples;     // features drawn from w for a sampled search; 0 searches exactly
   float cutoff;    // a sampled search reads no product w_j x_ij smaller than this
   std::uint64_t seed;
-  // where to start from: the alphas of each label's rows, rising; null for none
+  // where to start from: the alphas of each label's rows, rising; may be null
   const std::int64_t* start_indptr;
   const std::int32_t* start_rows;
   const float* start_alphas;

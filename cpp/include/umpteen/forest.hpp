@@ -52,7 +52,7 @@ struct Forest {
 void forest_topk(const Forest& forest, const CsrView& X, std::int64_t top_k, const std::uint8_t* allowed, int threads,
                  std::int32_t* out_labels, float* out_scores, Control& control);
 
-/// The same where trees elsewhere have spoken: each row comes with n_given labels, -1 for none, and their means over
+/// The same if trees elsewhere have voted: each row comes with n_given labels, padded with -1, and their means over
 /// the trees, and the forest's centroids vote.
 void forest_revote(const Forest& forest, const CsrView& X, const std::int32_t* labels, const float* scores,
                    std::int64_t n_given, std::int64_t top_k, int threads, std::int32_t* out_labels, float* out_scores,

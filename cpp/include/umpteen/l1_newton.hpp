@@ -11,7 +11,7 @@
 
 namespace umpteen {
 
-/// A sparse matrix by columns, owned by somebody else: column j has the rows rows[start[j]] ... rows[start[j + 1]).
+/// A view of a sparse matrix by columns: column j has the rows rows[start[j]] ... rows[start[j + 1]).
 template <typename Row>
 struct ColumnsView {
   std::int64_t n_rows;

@@ -24,10 +24,10 @@ struct ClusterProblem {
 };
 
 /// Spherical k-means: each member goes to the cluster whose mean direction is most like it, the lower one in a tie,
-/// then the directions are computed anew, until the mean similarity hardly grows. Where `most` is less than all, the
+/// then the directions are recomputed, until the mean similarity hardly grows. Where `most` is less than all, the
 /// members that care most choose first, and a cluster that is full takes no more; where it is the share, rounded up,
 /// no cluster is smaller than the share, rounded down. clusters[i] is that of members[i]; similarity (n_groups) the
-/// mean similarity of members to their cluster's direction before that was computed anew. Neither depends on the
+/// mean similarity of members to their cluster's direction before that was recomputed. Neither depends on the
 /// threads.
 void cluster_labels(const ClusterProblem& problem, int threads, Control& control, std::int32_t* clusters,
                     double* similarity);
@@ -46,7 +46,7 @@ struct NodeProblem {
   const std::int64_t* child_begin;  // by child: where its labels begin in `order`,
   const std::int64_t* child_end;    // and end
   std::int64_t n_nodes;
-  // rows that are negative examples for all of a node's children, beyond its own, rising; null for none
+  // rows that are negative examples for all of a node's children, beyond its own, rising; may be null
   const std::int64_t* extra_ptr;
   const std::int32_t* extra_rows;
   double C;

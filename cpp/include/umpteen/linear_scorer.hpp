@@ -20,7 +20,7 @@ namespace umpteen {
 void linear_topk(const std::vector<LinearShard>& shards, const CsrView& X, std::int64_t top_k, int threads,
                  std::int32_t* out_labels, float* out_scores, Control& control, const float* floors = nullptr);
 
-/// As linear_topk, of the labels each row has a list of, n_candidates with -1 for none; rows of W (n_labels x
+/// As linear_topk, of the labels listed for each row, n_candidates, padded with -1; rows of W (n_labels x
 /// n_features) are its labels. For lists so short that looking at all labels would be a waste.
 void rank_candidates(const CsrView& W, const float* bias, const CsrView& X, const std::int32_t* candidates,
                      std::int64_t n_candidates, std::int64_t top_k, int threads, std::int32_t* out_labels,

@@ -134,7 +134,7 @@ struct L1Kernels {
   std::int64_t (*descend)(std::int64_t n, std::int32_t* columns, L1Pass<Row>& pass);
 };
 
-/// A node's weights as they are stored; forest.hpp says how.
+/// A node's weights as they are stored; see forest.hpp.
 struct ForestNode {
   std::int64_t n_weights;
   const void* gaps;
@@ -150,7 +150,7 @@ struct ForestRow {
   float constant;
 };
 
-/// Both ways to find w.x add the same numbers in the same order, whichever rows are beside it.
+/// Both ways to find w.x add the same numbers in the same order, whatever other rows there are.
 struct ForestKernels {
   /// Writes the weights to their features' places in `dense`, of n_features + 1, and lists the places.
   void (*spread)(const ForestNode& node, std::uint32_t n_features, float* dense, std::uint32_t* places);

@@ -116,7 +116,7 @@ struct TermLimits {
 /// Counts the terms of texts that come batch by batch; the texts may be forgotten after each.
 ///
 /// Every worker keeps terms of its own, numbered as it meets them, so nothing is shared while counting. `finish`
-/// merges them and sorts what remains: the outcome does not depend on who counted what.
+/// merges them and sorts what remains: the outcome does not depend on which thread counted what.
 class TermCounter {
  public:
   TermCounter(const TermRules& rules, bool keep_rows) : rules_(rules), keep_rows_(keep_rows) {}

@@ -156,7 +156,7 @@ bool ColumnSearch::look_beyond(LabelState& state, float b, DualSolution& solutio
   return true;
 }
 
-/// Where not all columns were read, rows that may be hits are scored anew.
+/// If not all columns were read, rows that may be hits are scored again.
 void ColumnSearch::collect_hits(LabelState& state, float b, bool complete) {
   for (const std::int32_t row : reached_) {
     float s = scores_[as_size(row)] + b;

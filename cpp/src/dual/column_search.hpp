@@ -24,7 +24,7 @@ class ColumnSearch {
         is_reached_(as_size(formulas.X.n_rows), 0),
         scores_(as_size(formulas.X.n_rows), 0.0F) {}
 
-  /// Decides which columns to read. Takes from `features`, those of w, the ones that cannot make a row a hit.
+  /// Decides which columns to read. Removes from `features`, those of w, all that cannot make a row a hit.
   void plan(const LabelState& state, std::vector<std::int32_t>& features);
   /// Whether the planned search costs more than a share of a panel's. By count, never by clock.
   bool panel_is_cheaper() const;
@@ -53,7 +53,7 @@ class ColumnSearch {
   std::int64_t planned_entries_ = 0;    // of the columns to read
   std::vector<std::int32_t> lowering_;  // features of w that cannot make a row a hit
 
-  // the search at hand
+  // the current search
   std::vector<std::int32_t> reached_;  // rows in a column that was read
   std::vector<std::uint8_t> is_reached_;
   Floats scores_;

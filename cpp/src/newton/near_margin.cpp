@@ -77,7 +77,7 @@ struct PanelLabel {
   Floats m;  // 1 - margin, of all rows
 };
 
-/// Solves the labels of one panel after the other; newton_near_margin.hpp says how.
+/// Solves the labels of one panel after the other; see newton_near_margin.hpp.
 class NearMarginNewton {
  public:
   NearMarginNewton(const OneVsRestProblem& problem, Penalty penalty, const MeanRow& mean, Control& control,

@@ -13,7 +13,7 @@ namespace umpteen {
 
 namespace {
 
-/// Above so many features the local ones are renumbered; below, that costs more than the longer vectors do.
+/// Above this many features, the local ones are renumbered; below, that costs more than longer vectors do.
 constexpr std::int64_t kRenumberAbove = 16384;
 constexpr std::size_t kMostPacked = 16'000'000;  // 16-bit words: so much memory a thread may take
 constexpr int kMostSteps = 5;
@@ -147,7 +147,7 @@ void NearMarginRows::write_direction(const Floats& w, float b, const Floats& los
     kernels_.add_dense(w_.data(), -1, w.data(), X_.n_cols, direction.data());
     return;
   }
-  // Features of no row at hand: one step with curvature 1, which is that of the penalty.
+  // Features that none of these rows have: one step with curvature 1, that of the penalty.
   for (std::size_t f = 0; f < direction.size(); ++f)
     direction[f] = penalty_ == Penalty::kL2 ? -(w[f] + loss_gradient[f]) : soften(w[f] - loss_gradient[f], 1) - w[f];
   for (std::size_t f = 0; f < features_.size(); ++f)

@@ -84,7 +84,7 @@ void find_weights(const ForestNode& node, const ForestRow& row, std::uint32_t n_
 
 #else
 
-/// Calls put(number, feature, weight) for each stored weight. Whatever a damaged file says, no feature is above
+/// Calls put(number, feature, weight) for each stored weight. Even in a damaged file, no feature is above
 /// n_features.
 template <typename Gap, typename Put>
 void for_weights(const ForestNode& node, std::uint32_t n_features, const Put& put) {

@@ -122,7 +122,7 @@ void add_row(const LinearShard& shard, std::int64_t nnz, const std::int32_t* fea
     add_row_as(shard, static_cast<const float*>(shard.weights), nnz, features, x, acc);
 }
 
-/// Positions come in rising order, so an equal score goes behind those already there: ties by lower id.
+/// Positions come in rising order, so an equal score goes after those already there: ties go to the lower id.
 void insert(TopList& list, float score, std::int32_t position) {
   std::int32_t i = list.size < list.capacity ? list.size++ : list.capacity - 1;
   for (; i > 0 && list.scores[i - 1] < score; --i) {
