@@ -189,10 +189,10 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cls, tiny, tmp_path):
     other = cls(labels_per_shard=4).fit(tiny.X[::-1], tiny.Y[:, :N_OLD])
     with pytest.raises(ModelExistsError, match=r"has a different fingerprint, .* \(model was"):
         other.add_labels(*arguments)
-    told = []
-    method_of(umpteen.load(tmp_path / "m")).add_labels(*arguments, progress=told.append)
-    assert told[0].shards_done >= 2  # shards in work beside the second may have got done too
-    assert told[-1].shards_done == 4
+    events = []
+    method_of(umpteen.load(tmp_path / "m")).add_labels(*arguments, progress=events.append)
+    assert events[0].shards_done >= 2  # shards in work beside the second may have got done too
+    assert events[-1].shards_done == 4
     method_of(umpteen.load(tmp_path / "m")).add_labels(*arguments[:3], tmp_path / "at once")
     same_bytes(tmp_path / "grown", tmp_path / "at once")
 

@@ -61,25 +61,25 @@ def test_better_than_each_member(blend, members, parts):
     assert (blend.weights_ >= 0).all()
 
 
-def said_at_random(n_rows, n_labels=9):
+def random_proposals(n_rows, n_labels=9):
     random = np.random.default_rng(0)
-    said = []
+    proposals = []
     for width in (4, 6):
         ids = np.array([random.permutation(n_labels)[:width] for _ in range(n_rows)], np.int32).reshape(n_rows, width)
         ids[random.random(ids.shape) < 0.3] = -1
-        said.append((ids, random.random(ids.shape).astype(np.float32)))
-    return said
+        proposals.append((ids, random.random(ids.shape).astype(np.float32)))
+    return proposals
 
 
-def slow_ranking(said, rule, frequency, top_k):
+def slow_ranking(proposals, rule, frequency, top_k):
     """One row and one label at a time, by the definition."""
     labels, scores = [], []
-    for row in range(len(said[0][0])):
+    for row in range(len(proposals[0][0])):
         total = {}
-        for label in {int(label) for ids, _ in said for label in ids[row] if label >= 0}:
+        for label in {int(label) for ids, _ in proposals for label in ids[row] if label >= 0}:
             z = frequency[label]
             total[label] = rule.intercept[0] + rule.intercept[1] * z
-            for (ids, values), coefficients in zip(said, rule.coefficients, strict=True):
+            for (ids, values), coefficients in zip(proposals, rule.coefficients, strict=True):
                 p = sum(float(value) for i, value in zip(ids[row], values[row], strict=True) if i == label)
                 forms = np.array([p, p**0.5, np.log(p + 1e-4)])
                 total[label] += (coefficients[:3] + coefficients[3:] * z) @ forms
@@ -92,15 +92,15 @@ def slow_ranking(said, rule, frequency, top_k):
 
 @pytest.mark.parametrize("n_rows", [0, 1, 50])
 def test_the_rule_is_its_definition(n_rows):
-    said = said_at_random(n_rows)
+    proposals = random_proposals(n_rows)
     random = np.random.default_rng(1)
     rule = Rule(random.normal(size=(2, 6)), random.normal(size=2), np.array([0.5, 0.5]))
     frequency = measure_frequency([random.integers(0, 50, 9)])
-    pairs = pair(said, 9)
+    pairs = pair(proposals, 9)
     for top_k in (1, 3, 12):
         labels, scores = rank(pairs, rule.score(pairs.probabilities, frequency[pairs.labels]), n_rows, top_k)
         if n_rows:
-            expected, values = slow_ranking(said, rule, frequency, top_k)
+            expected, values = slow_ranking(proposals, rule, frequency, top_k)
             np.testing.assert_array_equal(labels, expected)
             np.testing.assert_allclose(scores, values, rtol=1e-5)
         assert labels.shape == scores.shape == (n_rows, top_k)
@@ -143,8 +143,8 @@ def test_a_member_that_guesses_gets_no_weight(parts):
     random = np.random.default_rng(0)
     guess = random.integers(0, 159, right.shape).astype(np.int32)
     sure = np.full(right.shape, 0.6, np.float32)
-    said = [(guess, random.random(guess.shape).astype(np.float32)), (right, sure)]
-    assert find_rule(said, Y, np.zeros(159)).weights[1] > 0.8
+    proposals = [(guess, random.random(guess.shape).astype(np.float32)), (right, sure)]
+    assert find_rule(proposals, Y, np.zeros(159)).weights[1] > 0.8
 
 
 def test_a_member_alone_where_nothing_is_better(parts):
@@ -159,19 +159,19 @@ def test_a_member_alone_where_nothing_is_better(parts):
 
 
 def test_of_many_rows_some_are_used(monkeypatch):
-    said, frequency = said_at_random(3000), np.linspace(-1, 1, 9)
+    proposals, frequency = random_proposals(3000), np.linspace(-1, 1, 9)
     truth = np.zeros((3000, 9), np.float32)
-    for ids, values in said:
+    for ids, values in proposals:
         row, place = np.nonzero((ids >= 5) & (np.random.default_rng(3).random(ids.shape) < values / 2))
         truth[row, ids[row, place]] = 1
     Y = sp.csr_matrix(truth)
-    whole = find_rule(said, Y, frequency)
+    whole = find_rule(proposals, Y, frequency)
     assert np.count_nonzero(whole.coefficients) > 2
     for most, rows in ((30_000, 3000), (29_999, 1500), (10, 1000)):
         monkeypatch.setattr(rule_finding, "_MOST_PAIRS", most)
         step = 3000 // rows
-        again = find_rule([(labels[::step], p[::step]) for labels, p in said], Y[::step], frequency)
-        np.testing.assert_array_equal(find_rule(said, Y, frequency).coefficients, again.coefficients)
+        again = find_rule([(labels[::step], p[::step]) for labels, p in proposals], Y[::step], frequency)
+        np.testing.assert_array_equal(find_rule(proposals, Y, frequency).coefficients, again.coefficients)
         assert np.array_equal(again.coefficients, whole.coefficients) == (rows == 3000)
 
 

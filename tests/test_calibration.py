@@ -105,15 +105,15 @@ def test_probabilities_on_real_rows(bibtex, method, tmp_path):
         model.predict_topk_proba(test.X)
     model.calibrate(train.X[held_out], train.Y[held_out])
     labels, _ = model.predict_topk(test.X, 5)
-    same, said = model.predict_topk_proba(test.X, 5)
+    same, probabilities = model.predict_topk_proba(test.X, 5)
     np.testing.assert_array_equal(labels, same)
-    assert ((said >= 0) & (said <= 1)).all()
-    assert (np.diff(said, axis=1) <= 0).all()
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    assert (np.diff(probabilities, axis=1) <= 0).all()
     given, hits = labels >= 0, find_hits(test.Y, labels)
-    assert reliability(said[given], hits[given]).error < 0.05
+    assert reliability(probabilities[given], hits[given]).error < 0.05
     model.save(tmp_path / "m")
     loaded = umpteen.load(tmp_path / "m")
-    np.testing.assert_array_equal(loaded.predict_topk_proba(test.X, 5)[1], said)
+    np.testing.assert_array_equal(loaded.predict_topk_proba(test.X, 5)[1], probabilities)
     np.testing.assert_array_equal(loaded.calibration.label_thresholds, model.calibration_.label_thresholds)
 
 

@@ -170,10 +170,10 @@ def two_at_once(work: str, n: int = 2) -> list[str]:
 @pytest.mark.slow
 def test_of_two_that_train_one_does_and_one_is_told(tmp_path, tiny):
     place = tmp_path / "m"
-    said = two_at_once(f"umpteen.FastXML(n_trees=20, threads=1).fit(data.X, data.Y, {str(place)!r})", 3)
-    assert said.count("done") == 1
-    assert all("another process is writing this model" in told or "a finished model is already there" in told
-               for told in said if told != "done")  # fmt: skip
+    outcomes = two_at_once(f"umpteen.FastXML(n_trees=20, threads=1).fit(data.X, data.Y, {str(place)!r})", 3)
+    assert outcomes.count("done") == 1
+    assert all("another process is writing this model" in outcome or "a finished model is already there" in outcome
+               for outcome in outcomes if outcome != "done")  # fmt: skip
     umpteen.FastXML(n_trees=20).fit(tiny.X, tiny.Y, tmp_path / "alone")
     assert read_files(place) == read_files(tmp_path / "alone")
 
@@ -185,8 +185,8 @@ def test_of_many_that_replace_a_model_each_does_in_turn(tmp_path, tiny):
     model.save(place)
     want = read_files(place)
     work = f"[umpteen.load({str(place)!r}).save({str(place)!r}, overwrite=True) for _ in range(5)]"
-    said = two_at_once(work, 3)
-    assert said.count("done") >= 1
+    outcomes = two_at_once(work, 3)
+    assert outcomes.count("done") >= 1
     assert read_files(place) == want
     assert np.array_equal(umpteen.load(place, checksums=True).predict_topk(tiny.X)[0], model.predict_topk(tiny.X)[0])
     assert [entry.name for entry in tmp_path.iterdir()] == ["m"]

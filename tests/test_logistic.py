@@ -253,20 +253,20 @@ def test_the_kernel_stops_when_told():
     data = umpteen.make_synthetic(20_000, 5_000, 3_000, features_per_row=150, seed=1)
     X, columns = unit(data.X), data.Y.tocsc()
     token = _native.CancelToken()
-    told = []
+    stopped_at = []
 
-    def tell():
-        told.append(time.perf_counter())
+    def stop():
+        stopped_at.append(time.perf_counter())
         token.cancel()
 
-    timer = threading.Timer(0.5, tell)
+    timer = threading.Timer(0.5, stop)
     timer.start()
     with pytest.raises(_native.Cancelled):
         _native.solve_panels(
             offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64),
             columns.indices.astype(np.int32), np.ones(3_000, np.float32), 1.0, 1.0, 1e-6, 0.0, 200, False, 2, token,
         )  # fmt: skip
-    assert time.perf_counter() - told[0] < 1
+    assert time.perf_counter() - stopped_at[0] < 1
 
 
 @pytest.mark.process

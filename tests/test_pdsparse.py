@@ -101,9 +101,9 @@ class Run:
         """What the solver says is what alpha says, and alpha keeps its rules. Returns the gap as a share."""
         primal, dual, W = self.objectives()
         np.testing.assert_allclose(self.W(), W, atol=1e-4 * max(1, np.abs(W).max()))
-        said = self.solver.objectives(self.threads)
-        assert said[0] == pytest.approx(primal, rel=1e-4, abs=1e-3)
-        assert said[1] == pytest.approx(dual, rel=1e-4, abs=1e-3)
+        reported = self.solver.objectives(self.threads)
+        assert reported[0] == pytest.approx(primal, rel=1e-4, abs=1e-3)
+        assert reported[1] == pytest.approx(dual, rel=1e-4, abs=1e-3)
         alpha = self.alpha().toarray().astype(np.float64)
         positive = np.where(self.dense_Y, alpha, 0)
         negative = np.where(self.dense_Y, 0, alpha)

@@ -352,9 +352,9 @@ DRIVER = """
 import json, sys, umpteen
 from umpteen.engines.ray import RayEngine
 data = umpteen.make_synthetic(20000, 8000, 320, labels_per_row=4, features_per_row=60, seed=7)
-tell = lambda p: print("shards", p.shards_done, flush=True)
+show = lambda p: print("shards", p.shards_done, flush=True)
 engine = RayEngine(sys.argv[1], cpus=1)
-umpteen.DiSMEC(labels_per_shard=20, engine=engine).fit(data.X, data.Y, sys.argv[2], progress=tell)
+umpteen.DiSMEC(labels_per_shard=20, engine=engine).fit(data.X, data.Y, sys.argv[2], progress=show)
 print("finished", flush=True)
 """
 
@@ -366,8 +366,8 @@ def start_driver(cluster, path):
 
 
 def wait_for(process, line):
-    for said in process.stdout:
-        if said.strip() == line:
+    for printed in process.stdout:
+        if printed.strip() == line:
             return
     raise AssertionError(f"the driver ended without saying {line!r}")
 

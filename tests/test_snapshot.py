@@ -419,7 +419,7 @@ def test_numbers_without_bound_are_refused_by_file_and_field(one, field, text, v
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "rule"),
     [
         (lambda m: m.update(shards=[]), "shards must name at least one shard, but is empty"),
         (lambda m: m.update(shards=["shard-00000"] * 4), "shards must name each shard once"),
@@ -437,13 +437,13 @@ def test_numbers_without_bound_are_refused_by_file_and_field(one, field, text, v
         (lambda m: m["parts"]["names"]["arrays"]["data"].update(dtype=[]), "arrays.data.dtype must be one of uint8"),
     ],
 )
-def test_fields_of_a_manifest_are_named(one, change, said):
+def test_fields_of_a_manifest_are_named(one, change, rule):
     manifest = json.loads((one / MANIFEST).read_text())
     change(manifest)
     (one / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ModelCorruptError) as error:
         umpteen.load(one)
-    assert f"manifest.json: {said}" in str(error.value).replace("parts.names.arrays.data.dtype", "arrays.data.dtype")
+    assert f"manifest.json: {rule}" in str(error.value).replace("parts.names.arrays.data.dtype", "arrays.data.dtype")
 
 
 def test_every_number_of_a_manifest_may_be_large(one):

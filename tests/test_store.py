@@ -478,7 +478,7 @@ def test_damaged_manifests_are_refused(model_dir, case):
 
 
 @pytest.mark.parametrize(
-    ("damaged", "said"),
+    ("damaged", "message"),
     [
         (np.zeros((40, 1), np.int64), r"there must be 40 label counts, but their shape is \(40, 1\)"),
         (np.zeros(39, np.int64), r"there must be 40 label counts, but their shape is \(39,\)"),
@@ -486,11 +486,11 @@ def test_damaged_manifests_are_refused(model_dir, case):
         (np.full(40, -1), "label counts must be at least 0, but one is -1"),
     ],
 )
-def test_damaged_label_counts_are_refused(tiny, tmp_path, damaged, said):
+def test_damaged_label_counts_are_refused(tiny, tmp_path, damaged, message):
     method = umpteen.Centroid().fit(tiny.X, tiny.Y)
     method.fitted().parts["labels"] = Part({"counts": damaged})
     method.save(tmp_path / "damaged.model")
-    with pytest.raises(ModelCorruptError, match=rf"damaged\.model: {said}"):
+    with pytest.raises(ModelCorruptError, match=rf"damaged\.model: {message}"):
         umpteen.load(tmp_path / "damaged.model")
 
 

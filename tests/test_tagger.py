@@ -83,8 +83,8 @@ def count_right(tagger, test, **options):
     given = labels >= 0
     hits = find_hits(Y, np.where(given, labels, 0).astype(np.int32)) & given
     n = Y.shape[1]
-    right, said, true = (np.bincount(ids, minlength=n) for ids in (labels[hits], labels[given], Y.indices))
-    return 2 * right.sum() / (said.sum() + true.sum()), float(np.mean(2 * right / np.maximum(said + true, 1)))
+    right, n_given, true = (np.bincount(ids, minlength=n) for ids in (labels[hits], labels[given], Y.indices))
+    return 2 * right.sum() / (n_given.sum() + true.sum()), float(np.mean(2 * right / np.maximum(n_given + true, 1)))
 
 
 def test_learned_thresholds_beat_a_fixed_number_of_labels(cook, cooking):
@@ -221,10 +221,10 @@ def test_an_interruption_costs_nothing_that_was_finished(tmp_path, monkeypatch, 
 
 def test_a_finished_model_is_refused_before_anything_is_trained(tmp_path):
     umpteen.Tagger(umpteen.Centroid()).fit(*SHORT, tmp_path / "m")
-    told = []
+    events = []
     with pytest.raises(ModelExistsError, match="a finished model is already there"):
-        umpteen.Tagger(umpteen.Centroid()).fit(*SHORT, tmp_path / "m", progress=told.append)
-    assert not told
+        umpteen.Tagger(umpteen.Centroid()).fit(*SHORT, tmp_path / "m", progress=events.append)
+    assert not events
 
 
 def test_a_loaded_tagger_has_its_settings(tmp_path):

@@ -135,8 +135,8 @@ def read(places: dict[str, Path], loads: int, seed: int, end: Any) -> None:
             counts["opened again"] += reader.tries - 1
             found = numbers(umpteen.load(reader))
         except ModelError as error:
-            said = re.sub(r"\S+?: |[0-9a-f]{12}…|\d+|;.*", "", str(error).replace("\n", " "))
-            counts[f"{how}: {type(error).__name__}: {said:.100}"] += 1
+            message = re.sub(r"\S+?: |[0-9a-f]{12}…|\d+|;.*", "", str(error).replace("\n", " "))
+            counts[f"{how}: {type(error).__name__}: {message:.100}"] += 1
             counts["failed"] += bool({"replace", "prune"} & set(PLACES[place][1]))
             continue
         except Exception as error:

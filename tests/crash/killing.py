@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: Steps on disk, as Python tells them (sys.addaudithook).
+#: Steps on disk, as Python reports them (sys.addaudithook).
 STEPS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate", "shutil.rmtree"}
 
 
@@ -48,8 +48,8 @@ def watch_steps(folder: Path, act: Callable[[], None]) -> Callable[[], None]:
     def prepare() -> None:
         inside, fsync = os.fspath(folder), os.fsync
 
-        def hear(event: str, args: tuple[Any, ...]) -> None:
-            # Removing is told with names inside a directory that is open, so all of it counts.
+        def on_event(event: str, args: tuple[Any, ...]) -> None:
+            # Removing is reported with names inside a directory that is open, so all of it counts.
             if event in STEPS and (event == "os.remove" or inside in os.fspath(str(args[0]))):
                 act()
 
@@ -58,7 +58,7 @@ def watch_steps(folder: Path, act: Callable[[], None]) -> Callable[[], None]:
             fsync(handle)
 
         os.fsync = sync
-        sys.addaudithook(hear)
+        sys.addaudithook(on_event)
 
     return prepare
 

@@ -52,12 +52,12 @@ def _questions(model: Any) -> tuple[Any, ...]:
 
     import umpteen
 
-    said: list[Any] = []
+    answers: list[Any] = []
     method = model
     if isinstance(model, umpteen.Tagger):
         method = model.fitted()
-        said.append(model.suggest(["w1 w2 w3 w9 unknown", ""], 5))
-        said.append(model.suggest(["w4 w5"], "auto", "macro"))
+        answers.append(model.suggest(["w1 w2 w3 w9 unknown", ""], 5))
+        answers.append(model.suggest(["w4 w5"], "auto", "macro"))
         model.explain("w1 w2 w3")
     width, n_labels = method.n_features, method.n_labels
     if width > 1 << 20:
@@ -72,14 +72,14 @@ def _questions(model: Any) -> tuple[Any, ...]:
         given = [label for label in row if label >= 0]
         if len(set(given)) != len(given):
             raise Finding(f"a label is ranked twice: {row}")
-    said += [labels.tolist(), scores.tolist()]
+    answers += [labels.tolist(), scores.tolist()]
     some = method.predict_topk(X, 4, include=[0, 1, 2], threads=1)[0]
     if not set(some.ravel().tolist()) <= {-1, 0, 1, 2}:
         raise Finding(f"labels 0 to 2 alone may be ranked, but are {some.tolist()}")
     method.explain(X[:1], 1)
     method.scorer.describe()
     if method.calibration is not None:
-        said.append(method.predict_topk_proba(X, 4)[1].tolist())
+        answers.append(method.predict_topk_proba(X, 4)[1].tolist())
     if method.label_names is not None:
-        said.append(list(method.label_names))
-    return tuple(said)
+        answers.append(list(method.label_names))
+    return tuple(answers)

@@ -43,13 +43,13 @@ class Server:
         self.app = make_app(settings)
         self.loop = asyncio.new_event_loop()
         self.life: asyncio.Queue[Any] = asyncio.Queue()
-        self.told: asyncio.Queue[Any] = asyncio.Queue()
+        self.sent: asyncio.Queue[Any] = asyncio.Queue()
         scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
-        self._running = self.loop.create_task(self.app(scope, self.life.get, self.told.put))
+        self._running = self.loop.create_task(self.app(scope, self.life.get, self.sent.put))
 
         async def start() -> None:
             await self.life.put({"type": "lifespan.startup"})
-            assert (await self.told.get())["type"] == "lifespan.startup.complete"
+            assert (await self.sent.get())["type"] == "lifespan.startup.complete"
 
         self.loop.run_until_complete(start())
 

@@ -132,7 +132,7 @@ class Families:
         self.models = train_families(place / "whole" if (place / "whole").mkdir() is None else place)
         (place / "copy").mkdir()
         self.copies = {name: Directory(path, place / "copy") for name, path in self.models.items()}
-        self.said = {name: questions(umpteen.load(path)) for name, path in self.models.items()}
+        self.answers = {name: questions(umpteen.load(path)) for name, path in self.models.items()}
 
 
 families = cache(Families)
@@ -160,10 +160,10 @@ def try_loader(data: bytes) -> str:
             raise Finding(f"{name}: {found} ({'; '.join(done)})") from found
         # With checksums nothing that was changed may be answered, unless it is what was answered before.
         try:
-            said = questions(umpteen.load(copy.path, checksums=True))
+            answers = questions(umpteen.load(copy.path, checksums=True))
         except UmpteenError:
             return f"{outcome}, by checksums refused"
-        if said != world.said[name]:
+        if answers != world.answers[name]:
             raise Finding(f"{name}: other answers in spite of checksums ({'; '.join(done)})")
         return f"{outcome}, and rightly" if copy.changed() else "not changed"
     finally:
@@ -217,19 +217,19 @@ def _run_some(cases: list[tuple[str, Callable[[], str]]], writer: int) -> None:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
 
-    def say(line: str) -> None:
+    def write(line: str) -> None:
         os.write(writer, f"{line!r}"[1:-1].encode("ascii", "backslashreplace") + b"\n")
 
     for name, case in cases:
-        say(f"try {name}")
+        write(f"try {name}")
         signal.setitimer(signal.ITIMER_PROF, PATIENCE)  # ends the process
         try:
-            said = f"did {case()}"
+            outcome = f"did {case()}"
         except BaseException as error:
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
             where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""
-            said = f"found {type(error).__name__}: {str(error)[:300]!r} at {where} by {name}"
+            outcome = f"found {type(error).__name__}: {str(error)[:300]!r} at {where} by {name}"
         signal.setitimer(signal.ITIMER_PROF, 0)
-        say(said)
+        write(outcome)
