@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +15,7 @@ from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.propensity import LabelCounts
 from umpteen.engines.base import Engine
-from umpteen.errors import DataError, ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
 from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
@@ -30,13 +28,11 @@ from umpteen.methods.training import train_model
 from umpteen.models.scorer import Ranking
 from umpteen.params import check_count, check_share
 from umpteen.progress import Listener
-from umpteen.storage.store import ModelReader, Part
+from umpteen.storage.store import ModelReader
+from umpteen.tagger_storage import PRECOMPUTED, Untrainable, describe_features, open_features, recipe_of
 from umpteen.text.tfidf import Tfidf, WordCounts
 from umpteen.trained.loading import load_model
-from umpteen.trained.model import TrainedModel, explain_newer
-
-PRECOMPUTED = "precomputed"
-_PART = "vocabulary"
+from umpteen.trained.model import TrainedModel
 
 #: Used where no features are given: a word that occurs ten times counts more than one that occurs once, but not ten
 #: times more.
@@ -199,7 +195,7 @@ class Tagger:
     ) -> Self:
         """The second half of `fit`: trains a model from what `prepare` returned."""
         method = self._check()
-        header, parts = _describe_features(features, self.calibration, int(self.seed))
+        header, parts = describe_features(features, self.calibration, int(self.seed))
         # Models that are only tested stay beside the last one until that is finished: an interruption loses none.
         beside = calibration_dir(model_dir)
         found = calibrate_held_out(
@@ -466,9 +462,9 @@ class Tagger:
             raise ModelCorruptError(
                 f"{path}: a model of texts needs label names and an object 'text' in its manifest"
             )
-        features = _open_features(model, header, path, trust_pattern)
+        features = open_features(model, header, path, trust_pattern)
         tagger = cls(
-            _recipe(model, path),
+            recipe_of(model, path),
             PRECOMPUTED if features is None else Tfidf(**features.get_params()),
             **{name: header[name] for name in ("calibration", "seed") if name in header},
         )
@@ -527,53 +523,3 @@ def load(
     """
     model = load_model(path, checksums=checksums)
     return Tagger.from_model(model, path, trust_pattern=trust_pattern) if "text" in model.header else model
-
-
-@dataclass(frozen=True)
-class Untrainable:
-    """Stands for the method of a loaded model that this umpteen cannot train, and says why."""
-
-    method: str
-    reason: str
-
-
-def _recipe(model: TrainedModel, path: object) -> Method | Untrainable:
-    """The method that trained a model, not fitted; or why there is none."""
-    if model.method not in METHODS:
-        return Untrainable(model.method, f"its method is {model.method}, which is not trained here")
-    try:
-        method: Method = method_of(model)
-    except ModelError as error:
-        warnings.warn(f"{path}: {error}. The model can suggest, but cannot be trained further here",
-                      stacklevel=4)  # fmt: skip
-        return Untrainable(model.method, str(error))
-    del method.model_
-    return method
-
-
-def _open_features(model: TrainedModel, header: dict[str, Any], path: object, trust_pattern: bool) -> Tfidf | None:
-    kind = header.get("features")
-    if kind == PRECOMPUTED:
-        return None
-    if kind != Tfidf.name:
-        error: Exception = ModelFormatError(
-            f"{path}: its features are {kind!r:.100}, which this umpteen does not have"
-        )
-        raise explain_newer(model.header, error)
-    if _PART not in model.parts:
-        raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
-    try:
-        features = Tfidf.from_part(model.parts[_PART], trust_pattern=trust_pattern)
-    except ModelError as error:
-        raise explain_newer(model.header, type(error)(f"{path}: {error}")) from error
-    if features.n_features_ != model.n_features:
-        raise ModelCorruptError(f"{path}: the vocabulary does not have {model.n_features} terms")
-    return features
-
-
-def _describe_features(
-    features: Tfidf | None, calibration: float | str, seed: int
-) -> tuple[dict[str, Any], dict[str, Part]]:
-    kind = PRECOMPUTED if features is None else features.name
-    header = {"text": {"features": kind, "calibration": calibration, "seed": seed}}
-    return header, {} if features is None else {_PART: features.to_part()}

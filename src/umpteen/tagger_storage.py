@@ -1,0 +1,69 @@
+"""What a tagger stores with its trained model, and how it is opened again: the features of texts and the method."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError
+from umpteen.methods import METHODS, method_of
+from umpteen.methods.base import Method
+from umpteen.storage.store import Part
+from umpteen.text.tfidf import Tfidf
+from umpteen.trained.model import TrainedModel, explain_newer
+
+PRECOMPUTED = "precomputed"
+VOCABULARY = "vocabulary"
+
+
+@dataclass(frozen=True)
+class Untrainable:
+    """Stands for the method of a loaded model that this umpteen cannot train, and says why."""
+
+    method: str
+    reason: str
+
+
+def recipe_of(model: TrainedModel, path: object) -> Method | Untrainable:
+    """The method that trained a model, not fitted; or why there is none."""
+    if model.method not in METHODS:
+        return Untrainable(model.method, f"its method is {model.method}, which is not trained here")
+    try:
+        method: Method = method_of(model)
+    except ModelError as error:
+        warnings.warn(f"{path}: {error}. The model can suggest, but cannot be trained further here",
+                      stacklevel=4)  # fmt: skip
+        return Untrainable(model.method, str(error))
+    del method.model_
+    return method
+
+
+def open_features(model: TrainedModel, header: dict[str, Any], path: object, trust_pattern: bool) -> Tfidf | None:
+    """What turns texts into the model's rows; None if rows are precomputed. Nothing in the model is trusted."""
+    kind = header.get("features")
+    if kind == PRECOMPUTED:
+        return None
+    if kind != Tfidf.name:
+        error: Exception = ModelFormatError(
+            f"{path}: its features are {kind!r:.100}, which this umpteen does not have"
+        )
+        raise explain_newer(model.header, error)
+    if VOCABULARY not in model.parts:
+        raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
+    try:
+        features = Tfidf.from_part(model.parts[VOCABULARY], trust_pattern=trust_pattern)
+    except ModelError as error:
+        raise explain_newer(model.header, type(error)(f"{path}: {error}")) from error
+    if features.n_features_ != model.n_features:
+        raise ModelCorruptError(f"{path}: the vocabulary does not have {model.n_features} terms")
+    return features
+
+
+def describe_features(
+    features: Tfidf | None, calibration: float | str, seed: int
+) -> tuple[dict[str, Any], dict[str, Part]]:
+    """The manifest entries and the parts that store a tagger with its model."""
+    kind = PRECOMPUTED if features is None else features.name
+    header = {"text": {"features": kind, "calibration": calibration, "seed": seed}}
+    return header, {} if features is None else {VOCABULARY: features.to_part()}
