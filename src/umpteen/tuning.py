@@ -191,36 +191,12 @@ def tune(
         mask = split_rows(Y, heldout, seed=seed)
     if not (np.diff(Y[mask].indptr) > 0).any():
         raise DataError("tuning needs held-out rows with labels, but every label is needed for training")
-    space = {name: domain for name, domain in SPACES[method].search.items() if name not in fixed}
-    if X.nnz and X.data.min() < 0:
-        space.pop("tfidf", None)  # tf-idf is for counts
-    if not space:
-        raise ParamError(
-            f"tuning {method} needs a free parameter, but all are fixed: {', '.join(SPACES[method].search)}"
-        )
+    space = _free_parameters(method, X, fixed)
     defaults = {name: value for name, value in cls.param_defaults().items() if name in space}
     cheap = {name: value for name, value in SPACES[method].cheap.items() if name not in fixed}
     given = {**cheap, **fixed, "threads": threads}
     rungs = _choose_rows(np.flatnonzero(~mask), seed)
-
-    def objective(trial: Any) -> float:
-        params = {name: _suggest(trial, name, domain) for name, domain in space.items()}
-        value = 0.0
-        model: Method | None = None
-        for step, rows in enumerate(rungs):
-            trial.set_user_attr("rows", len(rows))
-            before, model = model, cls(**params | given)
-            if isinstance(model, DualOneVsRest):  # starts from the dual solution of the step before
-                known = None
-                if isinstance(before, DualOneVsRest) and before.alphas is not None:
-                    known = before.alphas.on(np.searchsorted(rows, rungs[step - 1]), len(rows))
-                model.alphas = Alphas(known)
-            value = _fit_and_evaluate(model, X[rows], Y[rows], X[mask], Y[mask], metric)
-            trial.report(value, step)
-            if step + 1 < len(rungs) and trial.should_prune():
-                raise optuna.TrialPruned
-        return value
-
+    objective = _Objective(cls, space, given, X, Y, mask, rungs, metric)
     with _quiet(optuna), listening(progress, f"tuning {method}") as listener:
         study = optuna.create_study(
             study_name=method,
@@ -249,6 +225,55 @@ def tune(
         if done < trials:
             study.optimize(objective, n_trials=trials - done, callbacks=[report_progress])
     return _report(study, method, metric, fixed, cls.param_defaults())
+
+
+def _free_parameters(method: str, X: Csr, fixed: Mapping[str, Any]) -> dict[str, Between | OneOf]:
+    """The parameters to tune: those that are not fixed and that X allows."""
+    space = {name: domain for name, domain in SPACES[method].search.items() if name not in fixed}
+    if X.nnz and X.data.min() < 0:
+        space.pop("tfidf", None)  # tf-idf is for counts
+    if not space:
+        raise ParamError(
+            f"tuning {method} needs a free parameter, but all are fixed: {', '.join(SPACES[method].search)}"
+        )
+    return space
+
+
+@dataclass(frozen=True, eq=False)
+class _Objective:
+    """The metric of a trial's settings on the held-out rows, trained on more rows step by step."""
+
+    cls: type[Any]
+    space: Mapping[str, Between | OneOf]
+    given: dict[str, Any]
+    X: Csr
+    Y: Csr
+    held_out: np.ndarray[Any, Any]
+    rungs: list[np.ndarray[Any, Any]]
+    metric: str
+
+    def __call__(self, trial: Any) -> float:
+        params = {name: _suggest(trial, name, domain) for name, domain in self.space.items()}
+        X_out, Y_out = self.X[self.held_out], self.Y[self.held_out]
+        value = 0.0
+        model: Method | None = None
+        for step, rows in enumerate(self.rungs):
+            trial.set_user_attr("rows", len(rows))
+            before, model = model, self.cls(**params | self.given)
+            if isinstance(model, DualOneVsRest):
+                model.alphas = self._start(before, step)
+            value = _fit_and_evaluate(model, self.X[rows], self.Y[rows], X_out, Y_out, self.metric)
+            trial.report(value, step)
+            if step + 1 < len(self.rungs) and trial.should_prune():
+                raise _import_optuna().TrialPruned
+        return value
+
+    def _start(self, before: Method | None, step: int) -> Alphas:
+        """Where a step begins: at the dual solution of the step before."""
+        if not isinstance(before, DualOneVsRest) or before.alphas is None:
+            return Alphas(None)
+        rows = self.rungs[step]
+        return Alphas(before.alphas.on(np.searchsorted(rows, self.rungs[step - 1]), len(rows)))
 
 
 def _fit_and_evaluate(model: Method, X: Csr, Y: Csr, X_out: Csr, Y_out: Csr, metric: str) -> float:
