@@ -13,6 +13,7 @@ from umpteen.cli.options import ThreadsOption
 from umpteen.printing import printable
 
 if TYPE_CHECKING:
+    from umpteen.data.corpus import Corpus
     from umpteen.tagger import Tagger
 
 #: The methods compared, from the simplest to the most accurate, with settings that take seconds on this much text.
@@ -45,20 +46,9 @@ def command(
     The text is the documentation in the installed Python packages, which are parsed, not run. Labels are modules,
     parameters, exceptions. Several methods are trained on four fifths of it and judged on the rest.
     """
-    import numpy as np
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn
-    from rich.table import Table
 
-    from umpteen.data.corpus import Corpus
     from umpteen.data.label_lists import encode_labels
-    from umpteen.data.split import split_rows
-    from umpteen.demo import gather_corpus
-    from umpteen.methods import method_class
-    from umpteen.storage.store import ModelReader, keep_metrics
-    from umpteen.tagger import DEFAULT_FEATURES, Tagger
-    from umpteen.text.tfidf import Tfidf
 
     if directory.exists() and any(directory.iterdir()):
         from umpteen.errors import ModelExistsError
@@ -67,35 +57,79 @@ def command(
     directory.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     begun = time.perf_counter()
+    corpus = _gather(console, max_texts, package or [])
+    _, Y = encode_labels(corpus.labels)
+    train, test = _split(directory, corpus, Y)
+    counts = _count_texts(Y)
+    _describe(console, corpus, counts, directory, time.perf_counter() - begun)
+    rows, taggers, results = _train_all(directory, train, test, threads)
+    _print_table(console, rows)
+    best = max(results, key=lambda name: results[name][0]["P@1"])
+    console.print(f"\nThree texts that [bold]{best}[/] has not seen, and why:\n")
+    shown = _examples(test)
+    for i in shown:
+        _show_example(console, taggers[best], test.texts[i], test.labels[i])
+    report = directory / "report.html"
+    _write_report(report, corpus, counts, rows, results, best, taggers[best], test, shown)
+    _print_next_steps(console, directory, best, report)
+    console.print(f"[dim]{time.perf_counter() - begun:.0f} s in total[/]")
+
+
+def _gather(console: Any, max_texts: int, packages: list[str]) -> Corpus:
+    """The documentation of installed packages, with a bar at a terminal."""
+    from rich.progress import Progress, SpinnerColumn
+
+    from umpteen.demo import gather_corpus
+
     with Progress(SpinnerColumn(), *Progress.get_default_columns(), console=console, transient=True,
                   disable=not console.is_terminal) as bar:  # fmt: skip
         task = bar.add_task("reading the documentation of installed packages")
-        corpus = gather_corpus(
-            max_texts, packages=package or (), on_progress=lambda done, of: bar.update(task, completed=done, total=of)
+        return gather_corpus(
+            max_texts, packages=packages, on_progress=lambda done, of: bar.update(task, completed=done, total=of)
         )
-    _, Y = encode_labels(corpus.labels)
+
+
+def _split(directory: Path, corpus: Corpus, Y: Any) -> tuple[Corpus, Corpus]:
+    """Four fifths to train on and the rest to test on, both also written to the directory."""
+    from umpteen.data.corpus import Corpus
+    from umpteen.data.split import split_rows
+
     held_out = split_rows(Y)
-    halves = []
+    parts = []
     for part, mask in (("train", ~held_out), ("test", held_out)):
         chosen = mask.nonzero()[0].tolist()
-        halves.append(Corpus([corpus.texts[i] for i in chosen], [corpus.labels[i] for i in chosen]))
-        _write_corpus(directory / f"{part}.jsonl", halves[-1])
-    train, test = halves
-    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        parts.append(Corpus([corpus.texts[i] for i in chosen], [corpus.labels[i] for i in chosen]))
+        _write_corpus(directory / f"{part}.jsonl", parts[-1])
+    return parts[0], parts[1]
+
+
+def _count_texts(Y: Any) -> Any:
+    """How many texts each label has."""
+    import numpy as np
+
+    return np.bincount(Y.indices, minlength=Y.shape[1])
+
+
+def _describe(console: Any, corpus: Corpus, counts: Any, directory: Path, seconds: float) -> None:
+    import numpy as np
+
     console.print(
-        f"[bold]{len(corpus):,}[/] docstrings, [bold]{Y.shape[1]:,}[/] labels, {Y.nnz / len(corpus):.1f} per text; "
+        f"[bold]{len(corpus):,}[/] docstrings, [bold]{len(counts):,}[/] labels, "
+        f"{counts.sum() / len(corpus):.1f} per text; "
         f"half of the labels have {int(np.median(counts))} texts or fewer "
-        f"[dim]({time.perf_counter() - begun:.0f} s; {directory}/train.jsonl, test.jsonl)[/]"
+        f"[dim]({seconds:.0f} s; {directory}/train.jsonl, test.jsonl)[/]"
     )
 
-    table = Table(
-        title="trained on four fifths, judged on the rest",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    for column in HEADER:
-        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
+
+def _train_all(
+    directory: Path, train: Corpus, test: Corpus, threads: int | None
+) -> tuple[list[list[str]], dict[str, Tagger], dict[str, Any]]:
+    """Trains and judges every method: the rows of the table, the taggers, and metrics and reliability by method."""
+    from umpteen.methods import method_class
+    from umpteen.storage.store import ModelReader, keep_metrics
+    from umpteen.tagger import DEFAULT_FEATURES, Tagger
+    from umpteen.text.tfidf import Tfidf
+
     taggers: dict[str, Tagger] = {}
     rows: list[list[str]] = []
     results: dict[str, Any] = {}
@@ -114,16 +148,28 @@ def command(
         cells = [f"{metrics[key]:.1f}" for key in ("P@1", "P@3", "P@5", "PSP@1", "PSP@5")]
         size = f"{ModelReader(model).n_bytes() / 1e6:.1f} MB"
         rows.append([name, *cells, f"{seconds:.1f} s", size, f"{before.error:.3f}", f"{after.error:.3f}"])
-        table.add_row(*rows[-1])
         taggers[name], results[name] = tagger, (metrics, before, after)
+    return rows, taggers, results
+
+
+def _print_table(console: Any, rows: list[list[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title="trained on four fifths, judged on the rest",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for column in HEADER:
+        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
-    best = max(results, key=lambda name: results[name][0]["P@1"])
-    console.print(f"\nThree texts that [bold]{best}[/] has not seen, and why:\n")
-    shown = _examples(test)
-    for i in shown:
-        _show_example(console, taggers[best], test.texts[i], test.labels[i])
-    report = directory / "report.html"
-    _write_report(report, corpus, counts, rows, results, best, taggers[best], test, shown)
+
+
+def _print_next_steps(console: Any, directory: Path, best: str, report: Path) -> None:
     model = directory / f"{best}.model"
     console.print(f"[bold]Report[/]   {report}")
     console.print(
@@ -136,7 +182,6 @@ def command(
         f"         umpteen serve {model} {others}   [dim]# a page to try them on; pip install 'umpteen\\[serve]'[/]",
         soft_wrap=True,
     )
-    console.print(f"[dim]{time.perf_counter() - begun:.0f} s in total[/]")
 
 
 def _write_corpus(path: Path, corpus: Any) -> None:
