@@ -50,9 +50,30 @@ def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) 
     """
     _, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     _write_limits(components, settings, inputs)
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "umpteen",
+            "version": __version__,
+            "description": "Labels for texts, with probabilities and reasons. Errors are "
+            '`{"error": {"type", "message", "field"}}` with a fitting status. A request may have an id, '
+            "`X-Request-ID`, which is returned; every answer of a model has its version, `X-Model-Version`.",
+        },
+        "paths": _describe_paths(next(iter(settings.models))),
+        "components": {"schemas": components},
+    }
+    if private:
+        components_all = document["components"]
+        components_all["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+    return document
+
+
+def _describe_paths(example: str) -> dict[str, Any]:
+    """All routes; `example` is the id of a model."""
     model_id = {
         "name": "model_id", "in": "path", "required": True, "schema": {"type": "string"},
-        "description": "Id of a model, from /v1/models.", "example": next(iter(settings.models)),
+        "description": "Id of a model, from /v1/models.", "example": example,
     }  # fmt: skip
     paths: dict[str, Any] = {
         "/v1/suggest": {
@@ -96,23 +117,7 @@ def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) 
         _query("model", {"type": "string"}, "Id of the model; by default the server's first."),
         _query("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Most labels to list."),
     ]
-    document: dict[str, Any] = {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "umpteen",
-            "version": __version__,
-            "description": "Labels for texts, with probabilities and reasons. Errors are "
-            '`{"error": {"type", "message", "field"}}` with a fitting status. A request may have an id, '
-            "`X-Request-ID`, which is returned; every answer of a model has its version, `X-Model-Version`.",
-        },
-        "paths": paths,
-        "components": {"schemas": components},
-    }
-    if private:
-        components_all = document["components"]
-        components_all["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        document["security"] = [{"token": []}]
-    return document
+    return paths
 
 
 def _write_limits(components: dict[str, Any], settings: Settings, inputs: Collection[str]) -> None:
