@@ -1,21 +1,24 @@
 """Models that are opened while others replace them: which version, whole, or an error; never a mixture of two.
 
-    python -m tests.torture --loads 1000000 --seconds 36000 --writers 2 --readers 2
+    python -m tests.torture --loads 1000000 --seconds 36000 --record tests/records/torture.md
 
-There are five places. Writers, in processes of their own, do one of these to a place of theirs, for ever:
+There are six places. Writers, in processes of their own, do one of these to a place of theirs, for ever:
 
     replace    save(overwrite=True) of a model of few shards, or of many
     prune      load what is there, prune it, and save it in its place
+    grow       load what is there, add labels to it, and save it in its place; now and then begin anew
     learn      remove what is there, and train another version into the same directory, shard by shard
     copy       copy another version over it, file by file, each by renaming, as rsync does, in an order that is drawn
 
-Readers open places that are drawn, with and without checksums, and ask. Every version of a model has the same shapes
-and a number of its own, which is in its label names, in its label counts and in its weights, in every shard. A load
-that shows two numbers is mixed. Errors are counted by kind: while files are copied one by one, or shards are trained,
-there is no whole version most of the time, and that is what the error must say. Where models are replaced there is
-always one, and an error is a failure.
+Readers open places that are drawn, small ones more often, with and without checksums, and ask. Every version of a
+model has a number of its own, which is in its label names, in its label counts and in its weights, in every shard. A
+load that shows two numbers is mixed. Errors are counted by kind: while files are copied one by one, or shards are
+trained, there is no whole version most of the time, and that is what the error must say. Elsewhere there is always
+one, and an error is a failure.
 
-tests/records/torture.txt has the last long run.
+Writers rest for a moment after each write, and let readers go first where processors are few: a write that no reader
+meets shows nothing. Files are kept in memory where there is a place for that. tests/records/torture.md has the last
+long runs.
 """
 
 from __future__ import annotations
@@ -40,18 +43,24 @@ import numpy as np
 
 import umpteen
 from umpteen.errors import ModelError
+from umpteen.methods import method_of
 from umpteen.storage.store import ModelReader
 
 N_LABELS, N_FEATURES, VERSIONS = 60, 24, 6
 _SUMMARY = ("loads", "opened again", "mixed", "failed", "unexpected", "died")
-#: Place -> shards, and what its writers do to it.
+#: Place -> shards, what its writers do to it, and how often it is read.
 PLACES = {
-    "few": (2, ("replace",)),
-    "many": (60, ("replace",)),
-    "pruned": (6, ("prune", "replace")),
-    "learned": (6, ("learn",)),
-    "copied": (4, ("copy",)),
+    "few": (2, ("replace",), 40),
+    "many": (60, ("replace",), 1),
+    "pruned": (4, ("prune", "replace"), 15),
+    "grown": (2, ("grow",), 15),
+    "learned": (4, ("learn",), 14),
+    "copied": (2, ("copy",), 15),
 }
+#: Places that take one writer: two at once would be in each other's way.
+_ALONE = ("copied", "learned")
+#: A model that was grown to this many labels is begun anew.
+_MOST_LABELS = N_LABELS + 20
 
 
 def make_versions(folder: Path) -> dict[str, list[Path]]:
@@ -74,19 +83,34 @@ def train(place: str, number: int, path: Path) -> None:
     model.fit(X, Y, path, label_names=[f"{number} {label}" for label in range(N_LABELS)])
 
 
+def grow(path: Path, versions: list[Path], draw: random.Random) -> None:
+    """Adds labels of the same version to what is there, or begins anew with another."""
+    model = umpteen.load(path)
+    if model.n_labels >= _MOST_LABELS:
+        umpteen.load(draw.choice(versions)).save(path, overwrite=True)
+        return
+    number, n = int(model.label_names[0].split()[0]), draw.randrange(1, 6)
+    X = np.full((n, N_FEATURES), 0.5, np.float32)
+    X[:, 0] = number
+    X, Y = np.tile(X, (number, 1)), np.tile(np.eye(n, dtype=np.float32), (number, 1))
+    names = [f"{number} new {model.n_labels + i}" for i in range(n)]
+    method_of(model).add_labels(X, Y, names).save(path, overwrite=True)
+
+
 def numbers(model: Any) -> set[int]:
     """The versions that a model's names, counts and weights are of."""
     row = np.zeros((1, N_FEATURES), np.float32)
     row[0, 0] = 1
-    labels, scores = model.predict_topk(row, N_LABELS, threads=1)
-    if sorted(labels[0].tolist()) != list(range(N_LABELS)):
+    labels, scores = model.predict_topk(row, model.n_labels, threads=1)
+    if sorted(labels[0].tolist()) != list(range(model.n_labels)):
         return {-1, -2}
     named = {int(name.split()[0]) for name in model.label_names}
     return named | set(model.train_counts.counts.tolist()) | {round(float(score), 3) for score in scores[0]}
 
 
-def write(place: str, target: Path, versions: list[Path], seed: int, end: Any) -> None:
+def write(place: str, target: Path, versions: list[Path], seed: int, rest: float, end: Any) -> None:
     """Replaces a place until the end."""
+    os.nice(5)
     draw = random.Random(seed)
     ways = PLACES[place][1]
     models = [umpteen.load(path) for path in versions]
@@ -95,16 +119,19 @@ def write(place: str, target: Path, versions: list[Path], seed: int, end: Any) -
         way = draw.choice(ways)
         if way == "copy":
             copy_files(draw.choice(versions), target, draw)
-            time.sleep(draw.choice((0, 0.002, 0.02, 0.1)))  # so that there is something whole at times
+            time.sleep(draw.choice((0, 0.02, 0.1)))  # so that there is something whole at times
         elif way == "learn":
             shutil.rmtree(target)
             train(place, draw.randrange(1, VERSIONS + 1), target)
             time.sleep(draw.choice((0, 0.02, 0.1)))
+        elif way == "grow":
+            grow(target, versions, draw)
         elif way == "prune":
             umpteen.load(target).pruned(0.2).save(target, overwrite=True)
         else:
             draw.choice(models).save(target, overwrite=True)
         done += 1
+        time.sleep(draw.random() * 2 * rest)
     end.report(f"writes to {place}", done)
 
 
@@ -123,10 +150,13 @@ def read(places: dict[str, Path], loads: int, seed: int, end: Any) -> None:
     """Opens places until there were so many loads, or the end."""
     draw = random.Random(seed)
     counts: Counter[str] = Counter()
-    for _ in range(loads):
-        if end.is_set():
-            break
-        place = draw.choice(list(places))
+    weights = [PLACES[place][2] for place in places]
+    for number in range(loads):
+        if number % 500 == 0:
+            end.report_all(counts)
+            if end.is_set():
+                break
+        (place,) = draw.choices(list(places), weights)
         checksums = draw.random() < 0.4
         how = f"{place}, {'with' if checksums else 'without'} checksums"
         counts["loads"] += 1
@@ -137,7 +167,7 @@ def read(places: dict[str, Path], loads: int, seed: int, end: Any) -> None:
         except ModelError as error:
             message = re.sub(r"\S+?: |[0-9a-f]{12}…|\d+|;.*", "", str(error).replace("\n", " "))
             counts[f"{how}: {type(error).__name__}: {message:.100}"] += 1
-            counts["failed"] += bool({"replace", "prune"} & set(PLACES[place][1]))
+            counts["failed"] += place not in _ALONE
             continue
         except Exception as error:
             counts[f"{how}: UNEXPECTED {type(error).__name__}: {str(error)[:80]}"] += 1
@@ -145,8 +175,7 @@ def read(places: dict[str, Path], loads: int, seed: int, end: Any) -> None:
             continue
         counts[f"{how}: whole" if len(found) == 1 else f"{how}: MIXED"] += 1
         counts["mixed"] += len(found) != 1
-    for key, count in counts.items():
-        end.report(key, count)
+    end.report_all(counts)
 
 
 class End:
@@ -164,22 +193,30 @@ class End:
     def report(self, key: str, count: int) -> None:
         self._lines.put((key, count))
 
+    def report_all(self, counts: Counter[str]) -> None:
+        """Reports what was counted, and begins anew."""
+        for key, count in counts.items():
+            self.report(key, count)
+        counts.clear()
+
     def take(self, counts: Counter[str]) -> None:
         while not self._lines.empty():
             key, count = self._lines.get()
             counts[key] += count
 
 
-def torture(folder: Path, loads: int, seconds: float, readers: int, writers: int, seed: int) -> Counter[str]:
+def torture(
+    folder: Path, loads: int, seconds: float, readers: int, writers: int, seed: int, rest: float
+) -> Counter[str]:
     versions = make_versions(folder)
     places = {place: folder / f"{place}.model" for place in PLACES}
     for place, target in places.items():
         shutil.copytree(versions[place][0], target)
     end, counts = End(), Counter[str]()
     writing = [
-        multiprocessing.Process(target=write, args=(place, places[place], versions[place], seed + n, end))
+        multiprocessing.Process(target=write, args=(place, places[place], versions[place], seed + n, rest, end))
         for place in PLACES
-        for n in range(1 if place in ("copied", "learned") else writers)  # two at once would be in each other's way
+        for n in range(1 if place in _ALONE else writers)
     ]
     reading = [
         multiprocessing.Process(target=read, args=(places, -(-loads // readers), seed + 100 + n, end))
@@ -187,10 +224,14 @@ def torture(folder: Path, loads: int, seconds: float, readers: int, writers: int
     ]
     for process in [*writing, *reading]:
         process.start()
-    began = time.monotonic()
+    began = shown = time.monotonic()
     while any(process.is_alive() for process in reading) and time.monotonic() - began < seconds:
         time.sleep(0.2)
         end.take(counts)
+        if time.monotonic() - shown > 60:
+            shown = time.monotonic()
+            said = ", ".join(f"{counts[key]:,} {key}" for key in _SUMMARY)
+            print(f"{(shown - began) / 60:.0f} min: {said}", flush=True)
     end.set()
     for process in [*reading, *writing]:
         while process.is_alive():
@@ -208,24 +249,48 @@ def main() -> int:
     parser.add_argument("--readers", type=int, default=2)
     parser.add_argument("--writers", type=int, default=1, help="for each place that takes several")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="where to write; by default a temporary directory")
+    parser.add_argument("--rest", type=float, default=0.05, help="mean seconds that a writer rests after a write")
+    parser.add_argument("--folder", type=Path, help="where to write; by default memory, or a temporary directory")
+    parser.add_argument("--record", type=Path, help="a page that gets what came of it")
     options = parser.parse_args()
+    memory = Path("/dev/shm")
+    folder = options.folder or (memory if os.access(memory, os.W_OK) else None)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="umpteen-torture-", dir=options.folder) as name:
-        counts = torture(Path(name), options.loads, options.seconds, options.readers, options.writers, options.seed)
+    with tempfile.TemporaryDirectory(prefix="umpteen-torture-", dir=folder) as name:
+        counts = torture(
+            Path(name), options.loads, options.seconds, options.readers, options.writers, options.seed, options.rest
+        )
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     summary = {key: counts[key] for key in _SUMMARY} | {
         "cpu_minutes": round(sum(u.ru_utime + u.ru_stime for u in used) / 60, 1),
         "minutes": round((time.monotonic() - began) / 60, 1),
     }
-    print(
-        f"Python {platform.python_version()}, {platform.system()} {platform.release()}, umpteen {umpteen.__version__}"
-    )
     print(json.dumps(summary))
-    for key in sorted(set(counts) - set(summary)):
-        print(f"{counts[key]:9,}  {key}")
+    lines = [f"{counts[key]:9,}  {key}" for key in sorted(set(counts) - set(summary))]
+    print("\n".join(lines))
+    if options.record is not None:
+        options.record.write_text(_page(summary, lines, options))
     bad = counts["mixed"] + counts["failed"] + counts["unexpected"] + counts["died"]
     return 1 if bad or not counts["loads"] else 0
+
+
+def _page(summary: dict[str, Any], lines: list[str], options: argparse.Namespace) -> str:
+    """The page of a run: how it was made, how much there was, and what came of it by place and kind."""
+    command = (
+        f"python -m tests.torture --loads {options.loads} --readers {options.readers} --writers {options.writers} "
+        f"--rest {options.rest:g} --seed {options.seed}"
+    )
+    return (
+        "# Opened while others replace them\n\n"
+        f"`{command}`, umpteen {umpteen.__version__}, Python {platform.python_version()}, {platform.system()} "
+        f"{platform.release()}, {os.cpu_count()} cores. tests/torture.py says what is done.\n\n"
+        f"| {' | '.join(summary)} |\n|{'---:|' * len(summary)}\n"
+        f"| {' | '.join(f'{value:,}' for value in summary.values())} |\n\n"
+        "A load is mixed if names, counts and weights are of two versions; failed if it is refused where there is\n"
+        "always a whole model; opened again where a writer was faster. Where files are copied one by one, or a\n"
+        "directory is trained anew, there is often no whole model, and the error must say so.\n\n"
+        "```\n" + "\n".join(lines) + "\n```\n"
+    )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ def read_steadily(path: Path, read: Callable[[Folder, bytes], T]) -> tuple[T, by
     """
     change = ""
     for tries, pause in enumerate(_PAUSES, start=1):
-        time.sleep(pause)
+        if pause:  # sleeping for no time costs a turn of the processor
+            time.sleep(pause)
         try:
             folder = Folder.hold(path)
         except OSError as error:
