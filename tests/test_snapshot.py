@@ -500,7 +500,7 @@ def test_records_of_parts_are_bounded_too(tmp_path, tiny):
 @pytest.mark.slow
 @pytest.mark.process
 def test_the_torture_in_short():
-    """Writers replacing, pruning and copying beside readers; see tests/records/torture.txt for a long run."""
+    """Writers replacing, pruning and copying beside readers; see tests/records/torture.md for a long run."""
     environment = os.environ | {"PYTHONPATH": str(Path(umpteen.__file__).parent.parent)}
     command = [sys.executable, "-m", "tests.torture", "--loads", "200", "--seconds", "60"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)

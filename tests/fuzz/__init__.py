@@ -9,7 +9,7 @@
     python -m tests.fuzz models --mutations 20000    # damaged model directories, drawn, in processes of their own
     python -m tests.fuzz values                      # every value and array of a model by the worst there are
 
-The first five are guided by coverage. With --record tests/records/fuzz.md a run keeps its line on that page. Inputs
-that broke something are kept in tests/corpora/, and tests/test_fuzz.py runs them, and a few thousand mutations more,
-with every test run.
+The first five are guided by coverage; where there is no atheris, `--engine own` guides all but the first. With
+`--record tests/records/fuzz.md` a run keeps its line on that page. Inputs that broke something are kept in
+tests/corpora/, and tests/test_fuzz.py runs them, and a few thousand mutations more, with every test run.
 """

@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("target", choices=["text", *TARGETS, "models", "values", "guide"])
     parser.add_argument("more", nargs="*")
     parser.add_argument("--cpu-minutes", type=float, default=30)
+    parser.add_argument("--engine", choices=["atheris", "own"], default="atheris", help="what guides the fuzzer")
     parser.add_argument("--round", type=int, default=120, help="seconds of a round")
     parser.add_argument("--mutations", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -31,7 +32,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.target == "guide":
         target, corpus, seconds = options.more
-        guide(target, Path(corpus), int(seconds))
+        guide(target, Path(corpus), int(seconds), options.engine)
     else:
         found = _run(options)
         print(json.dumps(found))
@@ -42,7 +43,7 @@ def main() -> None:
 
 def _run(options: argparse.Namespace) -> dict[str, Any]:
     if options.target not in ("models", "values"):
-        return fuzz(options.target, options.cpu_minutes, options.work.resolve(), options.round)
+        return fuzz(options.target, options.cpu_minutes, options.work.resolve(), options.round, options.engine)
     began = _cpu_seconds()
     if options.target == "models":
         outcomes = mutate_models(options.mutations, options.seed)

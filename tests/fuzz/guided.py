@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from . import own
 from .http import try_http
 from .inputs import scratch
 from .loader import try_loader
@@ -60,8 +61,12 @@ def seeds(target: str) -> Iterator[bytes]:
             yield draw.randbytes(draw.choice((8, 20, 40)))
 
 
-def guide(target: str, corpus: Path, seconds: int) -> None:
+def guide(target: str, corpus: Path, seconds: int, engine: str) -> None:
     """One round of a guided fuzzer, in this process; ends it."""
+    if engine == "own":
+        TARGETS[target](b"\0" * 8)
+        own.guide(TARGETS[target], corpus, seconds)
+        return
     import atheris
 
     with atheris.instrument_imports(include=["umpteen"]):
@@ -84,7 +89,7 @@ def guide(target: str, corpus: Path, seconds: int) -> None:
     atheris.Fuzz()
 
 
-def fuzz(target: str, cpu_minutes: float, work: Path, round_seconds: int) -> dict[str, Any]:
+def fuzz(target: str, cpu_minutes: float, work: Path, round_seconds: int, engine: str) -> dict[str, Any]:
     """Rounds of a guided fuzzer until it has used its time on a processor; what it found stops it."""
     corpus = work / target / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
@@ -104,6 +109,7 @@ def fuzz(target: str, cpu_minutes: float, work: Path, round_seconds: int) -> dic
         ]  # fmt: skip
     else:
         command = [sys.executable, "-m", "tests.fuzz", "guide", target, str(corpus), str(round_seconds)]
+        command += ["--engine", engine]
     used, inputs, coverage, stopped = 0.0, 0, "", ""
     while used < cpu_minutes * 60 and not stopped:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -120,5 +126,12 @@ def fuzz(target: str, cpu_minutes: float, work: Path, round_seconds: int) -> dic
         print(f"{target}: {used / 60:.1f} CPU minutes, {inputs} inputs, coverage {coverage}", flush=True)
     if stopped:
         print(stopped)
-    return {"target": target, "cpu_minutes": round(used / 60, 1), "inputs": inputs, "coverage": coverage,
-            "corpus": len(list(corpus.iterdir())), "findings": int(bool(stopped))}  # fmt: skip
+    return {
+        "target": target,
+        "guided by": "libFuzzer" if target == "text" else engine,
+        "cpu_minutes": round(used / 60, 1),
+        "inputs": inputs,
+        "coverage": coverage,
+        "corpus": len(list(corpus.iterdir())),
+        "findings": int(bool(stopped)),
+    }

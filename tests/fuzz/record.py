@@ -9,8 +9,8 @@ from typing import Any
 
 import umpteen
 
-HEAD = "| target | CPU minutes | inputs | coverage | findings | what came of it | umpteen, Python |"
-_RULE = "|---|---:|---:|---:|---:|---|---|"
+HEAD = "| target | guided by | CPU minutes | inputs | coverage | findings | what came of it | umpteen, Python |"
+_RULE = "|---|---|---:|---:|---:|---:|---|---|"
 
 
 def keep_run(page: Path, found: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ def keep_run(page: Path, found: dict[str, Any]) -> None:
 def _line(found: dict[str, Any]) -> str:
     outcomes = "; ".join(f"{count:,} {what}" for what, count in sorted(found.get("outcomes", {}).items()))
     cells = (
-        found["target"], found["cpu_minutes"], f"{found['inputs']:,}", found.get("coverage", ""), found["findings"],
-        outcomes, f"{umpteen.__version__}, {platform.python_version()}",
+        found["target"], found.get("guided by", ""), found["cpu_minutes"], f"{found['inputs']:,}",
+        found.get("coverage", ""), found["findings"], outcomes, f"{umpteen.__version__}, {platform.python_version()}",
     )  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
