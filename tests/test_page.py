@@ -63,7 +63,8 @@ def labels(page: Page, column: int = 0) -> list[str]:
     return page.locator(".column").nth(column).locator(".name").all_text_contents()
 
 
-def write(page: Page, text: str = TEXT) -> None:
+def write(page: Page, text: str = TEXT, top_k: str = "10") -> None:
+    page.locator("#top-k").select_option(top_k)
     page.locator("#text").fill(text)
     page.locator(".labels li").first.wait_for()
 
@@ -114,6 +115,13 @@ def test_a_picked_label_shows_which_words_spoke_for_it(page):
     expect(page.locator("li.picked .name")).to_have_text("wine")
     page.keyboard.press("Escape")
     expect(page.locator("#why")).to_be_hidden()
+
+
+def test_only_likely_labels_unless_more_are_asked_for(page):
+    write(page, "wine and beer tax", top_k="")
+    assert {"tax", "wine"} <= set(labels(page)) <= {"tax", "wine", NASTY}
+    page.locator("#text").fill("floobdoodle")
+    expect(page.locator(".empty")).to_have_text("no label: the model knows no word of this text")
 
 
 def test_exclude_with_one_click_and_take_back(page):
