@@ -35,6 +35,7 @@ _HOMES = {
     "Tagger": "umpteen.tagger",
     "Tfidf": "umpteen.text.tfidf",
     "TrainedModel": "umpteen.trained.model",
+    "choose_method": "umpteen.choosing.auto",
     "evaluate": "umpteen.evaluation.metrics",
     "iter_corpus": "umpteen.data.corpus",
     "load": "umpteen.tagger",
@@ -70,6 +71,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from umpteen.choosing.auto import choose_method as choose_method
     from umpteen.data.corpus import Corpus as Corpus
     from umpteen.data.corpus import iter_corpus as iter_corpus
     from umpteen.data.corpus import read_corpus as read_corpus

@@ -9,6 +9,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from umpteen.choosing.auto import choose_method
+from umpteen.choosing.budget import parse_budget
+from umpteen.choosing.choice import AUTO, ENTRY, Choice, read_choice
+from umpteen.choosing.features import choose_features
+from umpteen.choosing.training import train_choice
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_matrix
@@ -22,13 +27,20 @@ from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
 from umpteen.explaining import TextExplanation, explain_in_words
 from umpteen.methods import METHODS, method_class, method_of
 from umpteen.methods.base import COMPUTE_PARAMS, Method
-from umpteen.methods.dismec import DiSMEC
-from umpteen.methods.held_out import calibrate_held_out, calibration_dir, check_calibration, draw_held_out, forget
+from umpteen.methods.held_out import (
+    calibrate_held_out,
+    calibration_dir,
+    check_calibration,
+    draw_held_out,
+    first_fold,
+    forget,
+)
 from umpteen.methods.training import train_model
 from umpteen.models.scorer import Ranking
-from umpteen.params import check_count, check_share
+from umpteen.params import check_count, check_flag, check_share
 from umpteen.progress import Listener
-from umpteen.storage.store import ModelReader
+from umpteen.storage.remote import is_url
+from umpteen.storage.store import ModelReader, refuse_finished
 from umpteen.tagger_storage import PRECOMPUTED, Untrainable, describe_features, open_features, recipe_of
 from umpteen.text.tfidf import Tfidf, WordCounts
 from umpteen.trained.loading import load_model
@@ -61,7 +73,8 @@ class Tagger:
     Parameters
     ----------
     method
-        Any method of this package, or its name; `DiSMEC` by default.
+        Any method of this package, or its name. "auto", the default, chooses one from the texts, the memory and the
+        budget, most often by comparing methods on held-out texts; `choice_` says which, and why.
     features
         How texts become features: a `Tfidf`, by default with ``sublinear_tf=True``, which suits most texts better;
         or "precomputed", to pass rows of numbers (sparse, dense, embeddings) instead of texts.
@@ -73,6 +86,12 @@ class Tagger:
         [0, 1] are not probabilities, and labels are given from 0.5 on.
     seed
         Seeds the choice of the rows held out.
+    budget
+        For "auto": how long choosing and training may take, in seconds or as text such as "90s", "10m" or "1h"; by
+        default ten minutes. See `choose_method`.
+    tune
+        For "auto": compare more methods, settings and, if none are given, features, and blend the best if that is
+        better.
 
     Attributes
     ----------
@@ -82,6 +101,8 @@ class Tagger:
         Makes those rows; None with features="precomputed".
     classes_ : sequence of str
         Label names by id.
+    choice_ : Choice
+        With "auto": the method chosen, why, and what else was possible.
 
     Examples
     --------
@@ -95,15 +116,19 @@ class Tagger:
 
     def __init__(
         self,
-        method: Method | str | Untrainable | None = None,
+        method: Method | str | Untrainable | None = AUTO,
         features: Any = None,
         calibration: float | str = "auto",
         seed: int = 0,
+        budget: float | str | None = None,
+        tune: bool = False,
     ) -> None:
         self.method = method
         self.features = features
         self.calibration = calibration
         self.seed = seed
+        self.budget = budget
+        self.tune = tune
 
     # --- parameters, as scikit-learn expects them ----------------------------------------------------------------
 
@@ -171,18 +196,37 @@ class Tagger:
             As for the method's own `fit`: each shard is written as it finishes, and after an interruption the same
             call continues.
         """
-        features, data = self.prepare(texts, labels)
+        features, data = self.prepare(texts, labels, model_dir)
         return self.train(features, data, model_dir, resume=resume, progress=progress)
 
-    def prepare(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Tfidf | None, Dataset]:
-        """The first half of `fit`: learns the vocabulary and turns texts and labels into a data set."""
-        self._check()
+    def prepare(
+        self, texts: Any, labels: Iterable[Iterable[str]], model_dir: PathLike | None = None
+    ) -> tuple[Tfidf | None, Dataset]:
+        """The first half of `fit`: learns the vocabulary and turns texts and labels into a data set. An interrupted
+        run in `model_dir` is continued with its features."""
+        method = self._check()
         features = None if self.features == PRECOMPUTED else Tfidf(**self._features().get_params())
-        X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
         names, Y = encode_labels(labels)
-        if X.shape[0] != Y.shape[0]:
-            raise DataError(f"each of the {X.shape[0]} texts needs a list of labels, but there are {Y.shape[0]}")
+        if method is None and self.tune and self.features is None:
+            known = read_choice(model_dir, first_fold(model_dir))
+            if known is None:
+                texts = list(texts)
+                _check_rows(len(texts), Y)
+                features, X = choose_features(texts, Y, parse_budget(self.budget), self.seed)
+                return features, Dataset(X, Y, names)
+            features = Tfidf(**known.features)
+        X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
+        _check_rows(X.shape[0], Y)
         return features, Dataset(X, Y, names)
+
+    def choose(self, data: Dataset, model_dir: PathLike | None = None, *, threads: int | None = None) -> Choice:
+        """What method="auto" trains on what `prepare` returned; what an interrupted run in `model_dir` chose."""
+        self._check()
+        known = read_choice(model_dir, first_fold(model_dir))
+        trainings = 1 + len(draw_held_out(data.Y, self.calibration, self.seed))
+        return known or choose_method(
+            data.X, data.Y, self.budget, threads, seed=self.seed, trainings=trainings, tune=self.tune
+        )
 
     def train(
         self,
@@ -192,15 +236,35 @@ class Tagger:
         *,
         resume: bool = True,
         progress: bool | Listener = False,
+        choice: Choice | None = None,
     ) -> Self:
-        """The second half of `fit`: trains a model from what `prepare` returned."""
+        """The second half of `fit`: trains a model from what `prepare` returned; with method="auto" that of `choice`,
+        by default what `choose` returns."""
         method = self._check()
         header, parts = describe_features(features, self.calibration, int(self.seed))
+        if model_dir is not None and not is_url(model_dir):
+            refuse_finished(model_dir)
+        chosen = None
+        if method is None:
+            choice = choice or self.choose(data, model_dir)
+            if self.tune and self.features is None:
+                choice = choice.with_features(features)
+            self.choice_ = choice
+            method, chosen = choice.method, {ENTRY: choice.as_header()}
+            header |= chosen
+            if choice.blend is not None:  # has probabilities of its own
+                self.model_ = train_choice(
+                    choice, data.X, data.Y, model_dir, label_names=data.label_names, progress=progress,
+                    extra_header=header, extra_parts=parts,
+                )  # fmt: skip
+                self.features_ = features
+                return self
         # Models that are only tested stay beside the last one until that is finished: an interruption loses none.
         beside = calibration_dir(model_dir)
         found = calibrate_held_out(
-            method, data.X, data.Y, draw_held_out(data.Y, self.calibration, self.seed),
-            beside=beside, as_new=None if features is None else features.as_new, resume=resume, progress=progress,
+            method, data.X, data.Y, draw_held_out(data.Y, self.calibration, self.seed), beside=beside,
+            as_new=None if features is None else features.as_new, resume=resume, progress=progress,
+            extra_header=chosen,
         )  # fmt: skip
         if found is not None:
             parts["calibration"] = found
@@ -212,16 +276,22 @@ class Tagger:
         forget(beside)
         return self
 
-    def _check(self) -> Method:
-        """The method, checked like all parameters."""
-        method = DiSMEC() if self.method is None else self.method
+    def _check(self) -> Method | None:
+        """The method, None if it is to be chosen, checked like all parameters."""
+        method = self.method
+        parse_budget(self.budget)
+        check_flag("tune", self.tune)
+        self._check_held_out()
+        if method is None or method == AUTO:
+            return None
+        if self.budget is not None or self.tune:
+            raise ParamError('budget and tune go with method="auto", but another method is given')
         if isinstance(method, str):
             method = method_class(method)()
         if isinstance(method, Untrainable):
             raise ParamError(f"this tagger was loaded and cannot be trained: {method.reason}; give it a method first")
         if not isinstance(method, Method):
             raise ParamError(f"method must be one of this package's methods, but is {method!r}"[:300])
-        self._check_held_out()
         method.validate()
         return method
 
@@ -523,3 +593,8 @@ def load(
     """
     model = load_model(path, checksums=checksums)
     return Tagger.from_model(model, path, trust_pattern=trust_pattern) if "text" in model.header else model
+
+
+def _check_rows(n_texts: int, Y: Csr) -> None:
+    if n_texts != Y.shape[0]:
+        raise DataError(f"each of the {n_texts} texts needs a list of labels, but there are {Y.shape[0]}")

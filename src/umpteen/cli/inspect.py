@@ -64,6 +64,8 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     manifest = manifest if reader is None else reader.manifest  # by now there may be another
     keys = ("method", "params", "n_train_rows", "n_features", "n_labels", "preprocessing", "umpteen_version")
     facts = {key: manifest.get(key) for key in ("format_version", "complete", *keys)}
+    if "chosen" in manifest:
+        facts["chosen"] = manifest["chosen"]
     if reader is None:
         done = sum((path / name).exists() for name in manifest["planned"])
         return facts | {"shards_done": done, "shards_planned": len(manifest["planned"])}
@@ -83,6 +85,8 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, dict) and "reason" in value:  # what auto chose
+        return str(value["reason"])
     if isinstance(value, dict):
         return ", ".join(f"{key}={item}" for key, item in value.items())
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -17,6 +17,7 @@ from umpteen.cli.corpora import (
     read_texts,
     refuse_for_texts,
 )
+from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
     ENGINE,
     AddressOption,
@@ -38,7 +39,7 @@ from umpteen.cli.options import (
     read_alike,
     read_data,
 )
-from umpteen.cli.training import describe_work, writing
+from umpteen.cli.training import describe_data_read, describe_work, writing
 from umpteen.errors import ParamError
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data.")],
-    method: Annotated[str, typer.Option("--method", help="Which method to train.")] = "centroid",
+    method: Annotated[str, typer.Option("--method", help="Which method to train; auto chooses one.")] = default_of(
+        "umpteen.tagger:Tagger", "method"
+    ),
     model: ModelOption = Path("umpteen.model"),
     settings: Annotated[
         list[str] | None,
@@ -60,6 +63,13 @@ def command(
         Path | None, typer.Option("--valid-labels", metavar="FILE", help="Its labels, if separate.")
     ] = None,
     threads: ThreadsOption = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", help="For auto: how long choosing and training may take, such as 90s, 10m or 1h."),
+    ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="For auto: compare more methods, settings and features; blend if better.")
+    ] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the method's random numbers.")] = None,
     engine: EngineOption = ENGINE,
     address: AddressOption = None,
@@ -95,81 +105,134 @@ def command(
     """Train a model and write it to a directory.
 
     Shards of the model appear there as they finish; after an interruption --resume continues with the rest. A model
-    trained on texts (.jsonl, .csv, .tsv, .parquet) takes texts and gives label names.
+    trained on texts (.jsonl, .csv, .tsv, .parquet) takes texts and gives label names. Without --method one is chosen:
+    what, why, and what else was possible is printed, and kept in the model.
 
-    umpteen train train.txt.xz --method centroid --model eurlex.model --valid test.txt.xz
+    umpteen train corpus.jsonl --model tags.model --budget 5m
 
-    umpteen train corpus.jsonl --method dismec --model tags.model
+    umpteen train train.txt.xz --method dismec --model eurlex.model --valid test.txt.xz
     """
+    from umpteen.choosing.budget import parse_budget
+    from umpteen.choosing.choice import AUTO
     from umpteen.data.files import read_names
-    from umpteen.methods import method_class
+    from umpteen.storage.remote import is_url
+    from umpteen.storage.store import refuse_finished
 
-    cls = method_class(method)
-    params = parse_settings(settings or [])
-    if seed is not None:
-        params["seed"] = seed
-    cls.check_param_names(params)
-    for name in ("threads", "engine"):
-        if name in params:
-            raise ParamError(f"--set {name}=… is not possible; use --{name}")
     where = choose_engine(
         engine, threads, keep_going=keep_going, address=address, cpus_per_worker=cpus_per_worker, write=write
     )
-    estimator = cls(**params).set_params(threads=threads, engine=where)
-    estimator.validate()
+    parse_budget(budget)
+    estimator = None
+    if method != AUTO:
+        estimator = _make_method(method, settings or [], seed).set_params(threads=threads, engine=where)
+        estimator.validate()
+        if budget is not None or tune:
+            raise ParamError(f"--budget and --tune go with --method {AUTO}, but the method is {method}")
+    elif settings:
+        raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
+    elif not is_url(model):
+        refuse_finished(model)  # before the long work, not after it
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
         fields = (text_field, label_field, label_delimiter)
         how = "auto" if calibration is None else parse_number(calibration)
-        _train_on_texts(train, estimator, model, valid, format, fields, features or [], how, resume)
+        tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune)
+        _train_on_texts(train, tagger, model, valid, format, fields, resume, threads, where)
         return
 
     options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
     started = time.perf_counter()
     data = read_data(train, labels=labels, **options)
     names = read_names(label_names) if label_names is not None else data.label_names
-    describe_work(train, data, time.perf_counter() - started, estimator)
+    if estimator is not None:
+        describe_work(train, data, time.perf_counter() - started, estimator)
     held_out = None
     if valid is not None:  # before the long work, not after it
         held_out = read_alike(valid, data.n_features, data.n_labels, labels=valid_labels, **options)
-    with writing(model):
-        estimator.fit(
-            data.X, data.Y, model, label_names=names, calibration=parse_number(calibration) or 0, resume=resume,
-            progress=True,
-        )  # fmt: skip
+    if estimator is not None:
+        with writing(model):
+            how = parse_number(calibration) or 0
+            estimator.fit(data.X, data.Y, model, label_names=names, calibration=how, resume=resume, progress=True)
+            trained = estimator.fitted()
+    else:
+        from umpteen.choosing.auto import choose_method
+        from umpteen.choosing.choice import read_choice
+        from umpteen.choosing.training import train_choice
+
+        describe_data_read(train, data, time.perf_counter() - started)
+        choice = read_choice(model) or choose_method(data.X, data.Y, budget, threads, seed=seed or 0, tune=tune)
+        print_text(str(choice.computing(threads=threads, engine=where)))
+        with writing(model):
+            trained = train_choice(choice, data.X, data.Y, model, label_names=names, resume=resume, progress=True)
     if held_out is not None:
         from umpteen.cli.evaluate import evaluate_model
 
-        _report_metrics(valid, evaluate_model(estimator.fitted(), held_out, threads=threads), model)
+        _report_metrics(valid, evaluate_model(trained, held_out, threads=threads), model)
+
+
+def _make_method(name: str, settings: list[str], seed: int | None) -> Any:
+    from umpteen.methods import method_class
+
+    cls = method_class(name)
+    params = parse_settings(settings)
+    if seed is not None:
+        params["seed"] = seed
+    cls.check_param_names(params)
+    for compute in ("threads", "engine"):
+        if compute in params:
+            raise ParamError(f"--set {compute}=… is not possible; use --{compute}")
+    return cls(**params)
+
+
+def _make_tagger(
+    estimator: Any,
+    threads: int | None,
+    features: list[str],
+    calibration: float | str,
+    seed: int | None,
+    budget: str | None,
+    tune: bool,
+) -> Any:
+    from umpteen.choosing.choice import AUTO
+    from umpteen.tagger import DEFAULT_FEATURES, Tagger
+    from umpteen.text.tfidf import Tfidf
+
+    settings = Tfidf(**DEFAULT_FEATURES).set_params(threads=threads, **parse_settings(features, "--features"))
+    if estimator is not None:
+        return Tagger(estimator, settings, calibration)
+    free = tune and not features  # then they are tuned too
+    return Tagger(AUTO, None if free else settings, calibration, seed or 0, budget, tune)
 
 
 def _train_on_texts(
     train: Path,
-    estimator: Any,
+    tagger: Any,
     model: Path,
     valid: Path | None,
     format: str | None,
     fields: tuple[Any, Any, Any],
-    features: list[str],
-    calibration: float | str,
     resume: bool,
+    threads: int | None,
+    where: Any,
 ) -> None:
-    from umpteen.tagger import DEFAULT_FEATURES, Tagger
-    from umpteen.text.tfidf import Tfidf
+    from umpteen.choosing.choice import AUTO
 
-    settings = Tfidf(**DEFAULT_FEATURES).set_params(
-        threads=estimator.threads, **parse_settings(features, "--features")
-    )
-    tagger = Tagger(estimator, settings, calibration)
     started = time.perf_counter()
     corpus = read_texts(train, format, *fields)
     describe_corpus(train, corpus, time.perf_counter() - started)
     held_out = read_texts(valid, format, *fields) if valid is not None else None
     started = time.perf_counter()
-    vectorizer, data = tagger.prepare(corpus.texts, corpus.labels)
-    describe_work(Path("tf-idf rows"), data, time.perf_counter() - started, estimator)
+    vectorizer, data = tagger.prepare(corpus.texts, corpus.labels, model)
+    seconds = time.perf_counter() - started
+    choice = None
+    if tagger.method == AUTO:
+        describe_data_read(Path("tf-idf rows"), data, seconds)
+        choice = tagger.choose(data, model, threads=threads).computing(threads=threads, engine=where)
+        print_text(str(choice))
+    else:
+        describe_work(Path("tf-idf rows"), data, seconds, tagger.method)
     with writing(model):
-        tagger.train(vectorizer, data, model, resume=resume, progress=True)
+        tagger.train(vectorizer, data, model, resume=resume, progress=True, choice=choice)
     if held_out is not None:
         _report_metrics(valid, tagger.evaluate(held_out.texts, held_out.labels), model)
 

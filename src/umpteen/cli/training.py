@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
 
 
+def describe_data_read(path: Path, data: Dataset, seconds: float) -> None:
+    """Prints the data and how long reading it took."""
+    typer.echo(f"data       {path} ({seconds:.1f} s)")
+    for line in describe_data(data).splitlines():
+        typer.echo(f"           {line}")
+
+
 def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, made: str = "model") -> None:
     """Prints the data, the method, the memory it needs, and the size of what it makes."""
     from umpteen.memory import available_memory, format_bytes
 
-    print_text(f"data       {path} ({seconds:.1f} s)")
-    for line in describe_data(data).splitlines():
-        print_text(f"           {line}")
+    describe_data_read(path, data, seconds)
     estimate = estimator.estimate(data.X, data.Y)
     available = available_memory()
     print_text(f"method     {estimator!r}")

@@ -34,7 +34,8 @@ from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Scorer
 from umpteen.progress import Listener
-from umpteen.storage.store import Part
+from umpteen.storage.remote import is_url
+from umpteen.storage.store import Part, refuse_finished
 from umpteen.trained.model import explain_newer
 
 #: Parameters for how to compute, not what: the model's bytes do not depend on them.
@@ -140,6 +141,8 @@ class Method(Estimator):
         if calibration != 0:
             self.validate()
             check_training(self, X, Y, Y.shape[1], label_names)
+            if model_dir is not None and not is_url(model_dir):
+                refuse_finished(model_dir)
             beside = calibration_dir(model_dir)
             masks = draw_held_out(Y, calibration, 0)
             found = calibrate_held_out(self, X, Y, masks, beside=beside, resume=resume, progress=progress)

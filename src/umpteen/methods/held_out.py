@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from umpteen.models.calibration import Calibration
 from umpteen.params import check_number
 from umpteen.progress import Listener
 from umpteen.storage.remote import is_url
-from umpteen.storage.store import Part, refuse_finished
+from umpteen.storage.store import Part
 
 if TYPE_CHECKING:
     from umpteen.methods.base import Method
@@ -87,6 +87,7 @@ def calibrate_held_out(
     as_new: Callable[[Csr, Csr], Csr] | None = None,
     resume: bool = True,
     progress: bool | Listener = False,
+    extra_header: Mapping[str, Any] | None = None,
 ) -> Part | None:
     """Trains a model without each of the masks' rows, and learns from its predictions for them how scores become
     probabilities. None if there is nothing to learn from.
@@ -95,6 +96,8 @@ def calibrate_held_out(
     ----------
     beside
         Where to keep these models until the last one is trained, so that an interruption loses none.
+    extra_header
+        More to keep in the manifests of these models.
     as_new
         Given the rows a model is trained on and the rows held out: the latter as they would look if they had come
         after training.
@@ -103,7 +106,7 @@ def calibrate_held_out(
     for i, mask in enumerate(masks):
         model = train_model(
             type(method)(**method.get_params()), X[~mask], Y[~mask], beside / f"fold-{i}" if beside else None,
-            resume=resume, progress=progress, accept_finished=resume,
+            resume=resume, progress=progress, accept_finished=resume, extra_header=extra_header,
         )  # fmt: skip
         rows = X[mask] if as_new is None else as_new(X[~mask], X[mask])
         labels, scores = model.predict_topk(rows, min(_TOP_K, Y.shape[1]))
@@ -121,8 +124,13 @@ def calibration_dir(model_dir: PathLike | None) -> Path | None:
     """Where to keep the models that are only trained for calibration: beside a model on this machine."""
     if model_dir is None or is_url(model_dir):
         return None
-    refuse_finished(model_dir)
     return Path(f"{os.fspath(model_dir).rstrip(os.sep)}.calibration")
+
+
+def first_fold(model_dir: PathLike | None) -> Path | None:
+    """Where the first of these models is."""
+    beside = calibration_dir(model_dir)
+    return None if beside is None else beside / "fold-0"
 
 
 def forget(beside: Path | None) -> None:

@@ -1,0 +1,1 @@
+"""Which method, from the data, the memory and a budget of time."""
