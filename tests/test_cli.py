@@ -164,7 +164,18 @@ def test_valid_data_is_read_once_and_checked_before_training(tmp_path, files, mo
 
 
 def test_set_reaches_the_method(tmp_path, files):
-    run("train", files[0], "--model", tmp_path / "m", "--set", "tfidf=true", "--set", "weight_type=float32")
+    run(
+        "train",
+        files[0],
+        "--method",
+        "centroid",
+        "--model",
+        tmp_path / "m",
+        "--set",
+        "tfidf=true",
+        "--set",
+        "weight_type=float32",
+    )
     params = umpteen.load(tmp_path / "m").params
     assert params["tfidf"] is True
     assert params["weight_type"] == "float32"
@@ -306,18 +317,30 @@ def test_other_formats(tmp_path, files):
             "error: method must be one of centroid.*, but is 'telepathy'",
         ),
         (
-            ["train", "{train}", "--set", "colour=1"],
+            ["train", "{train}", "--method", "centroid", "--set", "colour=1"],
             1,
             "error: centroid has no parameter 'colour'; its parameters are",
         ),
-        (["train", "{train}", "--set", "tfidf"], 1, "error: --set must be name=value, but is 'tfidf'"),
-        (["train", "{train}", "--seed", "1"], 1, "error: centroid has no parameter 'seed'"),
+        (
+            ["train", "{train}", "--method", "centroid", "--set", "tfidf"],
+            1,
+            "error: --set must be name=value, but is 'tfidf'",
+        ),
+        (["train", "{train}", "--method", "centroid", "--seed", "1"], 1, "error: centroid has no parameter 'seed'"),
         (["train", "{train}", "--engine", "slurm"], 1, "error: engine must be one of local, ray, but is 'slurm'"),
         (["train", "{train}", "--model", "{model}"], 1, "error: .*a finished model is already there"),
-        (["train", "{train}", "--set", "threads=1"], 1, "error: --set threads=… is not possible; use --threads"),
-        (["train", "{train}", "--set", "labels_per_shard=abc"], 1, "error: labels_per_shard must be an integer"),
         (
-            ["train", "{train}", "--set", "normalize=maybe"],
+            ["train", "{train}", "--method", "centroid", "--set", "threads=1"],
+            1,
+            "error: --set threads=… is not possible; use --threads",
+        ),
+        (
+            ["train", "{train}", "--method", "centroid", "--set", "labels_per_shard=abc"],
+            1,
+            "error: labels_per_shard must be an integer",
+        ),
+        (
+            ["train", "{train}", "--method", "centroid", "--set", "normalize=maybe"],
             1,
             "error: normalize must be true or false, but is 'maybe'",
         ),

@@ -138,6 +138,7 @@ def test_the_demo(tmp_path):
         "centroid",
         "dismec",
         "fastxml",
+        "auto is ",
         "PSP@5",
         "why",
         "umpteen suggest",

@@ -147,10 +147,8 @@ class _Chooser:
             if isinstance(contestant.method, OneVsRest):
                 contestant.seconds = estimate_one_vs_rest(contestant.method, self.X, self.Y)
             if self._fits(contestant):
-                free = (
-                    f"{describe_method(exact.method)} does not fit into the {format_bytes(self.available or 0)} that"
-                )
-                return self._choice([contestant], f"{free} are free of memory; this does")
+                free = f"the {format_bytes(self.available or 0)} of memory that are free"
+                return self._choice([contestant], f"{exact.method.name} does not fit into {free}, this does")
         if found:
             limit = f"the budget of {format_seconds(self.budget)}"
             return self._choice(found[-1:], f"takes longer than {limit}, but nothing else fits into memory")

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 METHODS: dict[str, dict[str, Any]] = {
     "centroid": {},
     "fastxml": {"n_trees": 20, "normalize": True},
-    "ppdsparse": {},
     "dismec": {},
+    "auto": {},
 }
+#: How long the last may take to choose and train.
+_BUDGET = "1m"
 _EXAMPLES = 3
 
 #: ECE: expected calibration error, of the raw scores and of the calibrated probabilities.
@@ -48,6 +50,7 @@ def command(
     """
     from rich.console import Console
 
+    from umpteen.choosing.choice import AUTO
     from umpteen.data.label_lists import encode_labels
 
     if directory.exists() and any(directory.iterdir()):
@@ -64,6 +67,8 @@ def command(
     _describe(console, corpus, counts, directory, time.perf_counter() - begun)
     rows, taggers, results = _train_all(directory, train, test, threads)
     _print_table(console, rows)
+    chosen = taggers[AUTO].choice_
+    console.print(f"auto is [bold]{chosen.name}[/]: {chosen.reason}")
     best = max(results, key=lambda name: results[name][0]["P@1"])
     console.print(f"\nThree texts that [bold]{best}[/] has not seen, and why:\n")
     shown = _examples(test)
@@ -125,6 +130,7 @@ def _train_all(
     directory: Path, train: Corpus, test: Corpus, threads: int | None
 ) -> tuple[list[list[str]], dict[str, Tagger], dict[str, Any]]:
     """Trains and judges every method: the rows of the table, the taggers, and metrics and reliability by method."""
+    from umpteen.choosing.choice import AUTO
     from umpteen.methods import method_class
     from umpteen.storage.store import ModelReader, keep_metrics
     from umpteen.tagger import DEFAULT_FEATURES, Tagger
@@ -137,10 +143,12 @@ def _train_all(
         train.texts, train.labels
     )
     for name, params in METHODS.items():
-        tagger = Tagger(method_class(name)(**params, threads=threads))
+        auto = name == AUTO
+        tagger = Tagger(AUTO, budget=_BUDGET) if auto else Tagger(method_class(name)(**params, threads=threads))
         started = time.perf_counter()
         model = directory / f"{name}.model"
-        tagger.train(features, data, model, progress=True)
+        choice = tagger.choose(data, threads=threads).computing(threads=threads) if auto else None
+        tagger.train(features, data, model, progress=True, choice=choice)
         seconds = time.perf_counter() - started
         metrics = tagger.evaluate(test.texts, test.labels)
         keep_metrics(model, metrics.as_dict())

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data; part of it is held out.")],
-    method: Annotated[str, typer.Option("--method", help="The method to tune.")] = "dismec",
+    method: Annotated[str, typer.Option("--method", help="The method to tune; auto chooses one.")] = default_of(
+        "umpteen.tagger:Tagger", "method"
+    ),
     trials: Annotated[int, typer.Option("--trials", help="Number of settings to try.", min=1)] = default_of(
         "umpteen.tuning:tune", "trials"
     ),
@@ -69,13 +71,16 @@ def command(
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
 ) -> None:
-    """Find good settings for a method by trying them on held-out training rows.
+    """Find good settings for a method by trying them on held-out training rows. Without --method one is chosen first.
 
     Bad trials are stopped early. All trials are kept in a journal: after an interruption, or to try more, run the
     same command again. The first trial uses the defaults.
 
     umpteen tune train.txt.xz --method fastxml --trials 40 --metric PSP@5 --model tuned.model
     """
+    from umpteen.choosing.auto import choose_method
+    from umpteen.choosing.choice import AUTO
+    from umpteen.errors import ParamError
     from umpteen.storage.store import refuse_finished
     from umpteen.tagger import Tagger
     from umpteen.tuning import tune
@@ -83,6 +88,8 @@ def command(
     fixed = parse_settings(settings or [])
     if model is not None:
         refuse_finished(model)  # before the long work, not after it
+    if method == AUTO and settings:
+        raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
     tagger = features = None
     if is_corpus(train, format):
         refuse_for_texts(labels=labels, one_based=one_based)
@@ -91,6 +98,10 @@ def command(
         features, data = tagger.prepare(corpus.texts, corpus.labels)
     else:
         data = read_data(train, format=format, labels=labels, one_based=one_based, threads=threads)
+    if method == AUTO:
+        choice = choose_method(data.X, data.Y, threads=threads, seed=seed)
+        print_text(str(choice), err=json == "-")
+        method = choice.method.name
     try:
         found = tune(
             method, data.X, data.Y, trials=trials, metric=metric, heldout=heldout, seed=seed, journal=journal,
