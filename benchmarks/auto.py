@@ -1,0 +1,82 @@
+"""What `auto` chooses, how long that takes, and how far it is from the best single method of docs/RESULTS.md.
+
+python benchmarks/auto.py [SET …]
+
+The choice is made on training rows alone; the test rows are looked at once, after training.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from typing import Any
+
+from common import RESULTS, data_root, measure, read, run_parts, table
+
+import umpteen
+import umpteen.methods
+from umpteen.choosing.budget import Clock
+from umpteen.choosing.choice import describe_method
+
+SETS = (
+    "Bibtex", "Delicious", "Mediamill", "StackExchange-Cooking", "Debian-Tags", "Nuclei-Tags", "EURLex-4K",
+    "Tate-Subjects", "NPM-Repos", "YSO-Finna-EN",
+)  # fmt: skip
+BUDGET = "10m"
+METRIC = "nDCG@5"
+THREADS = 2
+#: What the choice is compared with on sets that docs/RESULTS.md does not have.
+BASELINES = ("dismec", "label-tree", "fastxml", "rxml")
+
+
+def rows_of(name: str) -> tuple[umpteen.Dataset, umpteen.Dataset]:
+    """The rows of a set; of one that has texts alone, those a `Tagger` makes."""
+    if (data_root() / name / "train.txt.xz").exists():
+        return read(name)
+    train, test = (umpteen.read_corpus(data_root() / name / f"{part}.jsonl.xz") for part in ("train", "test"))
+    tagger = umpteen.Tagger("centroid", calibration=0)
+    features, data = tagger.prepare(train.texts, train.labels)
+    known = tagger.train(features, data)
+    return data, umpteen.Dataset(*known.encode(test.texts, test.labels))
+
+
+def best_known(name: str, train: umpteen.Dataset, test: umpteen.Dataset) -> tuple[str, float]:
+    """The best single method there, and its nDCG@5 on the test rows."""
+    kept = RESULTS / f"{name.lower()}.json"
+    if kept.exists():
+        runs = [run for run in json.loads(kept.read_text())["runs"] if not run["peer"] and "metrics" in run]
+        best = max(runs, key=lambda run: run["metrics"][METRIC])
+        return best["name"], best["metrics"][METRIC]
+    if train.n_rows > 100_000:
+        return "–", float("nan")
+    found: dict[str, Any] = {}
+    for method in BASELINES:
+        model = umpteen.methods.method_class(method)(threads=THREADS).fit(train.X, train.Y)
+        found[method] = measure(model, test)[METRIC]
+    return max(found.items(), key=lambda item: item[1])
+
+
+def report(name: str) -> str:
+    train, test = rows_of(name)
+    clock = Clock(THREADS)
+    choice = umpteen.choose_method(train.X, train.Y, BUDGET, THREADS)
+    choosing = clock()
+    model = choice.method.fit(train.X, train.Y)
+    seconds = clock()
+    print(choice, file=sys.stderr, flush=True)
+    value = measure(model, test)[METRIC]
+    best, reached = best_known(name, train, test)
+    header = ["chosen", "choosing", "in all", f"{METRIC}, test rows", "best single method", "its", "difference"]
+    row = [
+        describe_method(choice.method), f"{choosing:.0f} s", f"{seconds:.0f} s", f"{value:.2f}", best,
+        f"{reached:.2f}", f"{value - reached:+.2f}",
+    ]  # fmt: skip
+    options = "\n".join(f"- {option}" for option in choice.options)
+    return f"{table(header, [row])}\n\nWhy: {choice.reason}.\n\n{options}"
+
+
+PARTS = {name: (name, partial(report, name)) for name in SETS}
+
+if __name__ == "__main__":
+    run_parts("auto", "What auto chooses", PARTS)
