@@ -279,7 +279,8 @@ def test_add_labels_grows_a_model(tmp_path, files):
     for part, kept in (("old", slice(0, 12)), ("new", slice(12, 16))):
         umpteen.write_xc(umpteen.Dataset(data.X, data.Y[:, kept]), tmp_path / f"{part}.txt")
         (tmp_path / f"{part}.names").write_text("".join(f"{name}\n" for name in names[kept]))
-    run("train", tmp_path / "old.txt", "--model", tmp_path / "m", "--label-names", tmp_path / "old.names")
+    run("train", tmp_path / "old.txt", "--method", "centroid", "--model", tmp_path / "m",
+        "--label-names", tmp_path / "old.names")  # fmt: skip
     out = run("add-labels", tmp_path / "m", tmp_path / "new.txt", "--label-names", tmp_path / "new.names",
               "--model", tmp_path / "grown")  # fmt: skip
     assert "488 rows × 184 features × 4 labels" in out

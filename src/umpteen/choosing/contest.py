@@ -103,7 +103,8 @@ class Contest:
         fits
             Whether a contestant's training on all rows fits the budget.
         """
-        alive, ranked = contestants, []
+        alive = contestants
+        ranked: list[Contestant] = []
         for step in self.steps:
             running = self._affordable(alive, prior, step, allowance - clock())
             if len(running) < 2 and ranked:
@@ -181,4 +182,4 @@ def rank(contestants: list[Contestant]) -> list[Contestant]:
 def _as_good(one: Contestant, best: Contestant) -> bool:
     difference = best.values - one.values
     error = float(difference.std()) / np.sqrt(max(len(difference), 1))
-    return float(difference.mean()) <= _AS_GOOD * error
+    return bool(difference.mean() <= _AS_GOOD * error)
