@@ -102,7 +102,7 @@ def test_the_rows_may_be_others(cls, tiny):
     model = cls(tfidf=True).fit(tiny.X, tiny.Y[:, :N_OLD])
     before = all_scores(model, tiny.X)
     rows = np.arange(0, 300, 2)
-    model.add_labels(tiny.X[rows], tiny.Y[rows, N_OLD:])
+    model.add_labels(tiny.X[rows], tiny.Y[rows, N_OLD:], negatives="rows")
     np.testing.assert_array_equal(all_scores(model, tiny.X)[:, :N_OLD], before)
     assert model.train_counts_.n_rows == 300
     np.testing.assert_array_equal(model.train_counts_.counts[N_OLD:], tiny.take(rows).label_counts()[N_OLD:])
@@ -117,12 +117,38 @@ def test_the_rows_may_be_others(cls, tiny):
     )
 
 
+def test_rows_that_all_have_a_new_label_are_not_enough(tiny):
+    """However many they are."""
+    rows = np.flatnonzero(np.diff(tiny.Y[:, N_OLD:].indptr))
+    base = umpteen.DiSMEC().fit(tiny.X[:100], tiny.Y[:100, :N_OLD])
+    assert len(rows) > 100
+    scores = {}
+    for negatives in ("auto", "rows"):
+        model = umpteen.DiSMEC.from_model(base.fitted()).add_labels(
+            tiny.X[rows], tiny.Y[rows, N_OLD:], negatives=negatives
+        )
+        scores[negatives] = all_scores(model, tiny.X)[:, N_OLD:].mean()
+    assert scores["auto"] < scores["rows"] - 0.02
+
+
 @every_method
-def test_labels_without_rows_are_added_and_never_ranked(cls, tiny):
-    model = cls().fit(tiny.X, tiny.Y).add_labels(tiny.X, sp.csr_matrix((300, 3)))
-    labels, _ = model.predict_topk(tiny.X, 43)
-    assert model.n_labels_ == 43
-    assert labels.max() == 39
+def test_fewer_rows_are_joined_by_other_negatives(cls, tiny):
+    """With nine rows alone, a label is given to half of all rows; with negatives, to about as many as have it."""
+    rows = np.arange(9)
+    own = np.flatnonzero(np.bincount(tiny.Y[rows, N_OLD:].indices, minlength=15))
+    scores = {}
+    for negatives in ("rows", "weights", "kept"):
+        model = cls().fit(tiny.X, tiny.Y[:, :N_OLD], keep_rows=100)
+        before = all_scores(model, tiny.X)
+        model.add_labels(tiny.X[rows], tiny.Y[rows][:, N_OLD + own], negatives=negatives)
+        after = all_scores(model, tiny.X)
+        np.testing.assert_array_equal(after[:, :N_OLD], before)
+        scores[negatives] = after[9:, N_OLD:].mean()
+    if cls.needs_negatives:
+        assert scores["weights"] < scores["rows"] - 0.02
+        assert scores["kept"] < scores["rows"] - 0.02
+    else:
+        assert scores["weights"] == scores["kept"] == scores["rows"]
 
 
 @every_method

@@ -25,6 +25,7 @@ from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
 from umpteen.explaining import TextExplanation, explain_in_words
+from umpteen.growing import add_new_labels
 from umpteen.methods import METHODS, method_class, method_of
 from umpteen.methods.base import COMPUTE_PARAMS, Method
 from umpteen.methods.held_out import (
@@ -35,7 +36,7 @@ from umpteen.methods.held_out import (
     first_fold,
     forget,
 )
-from umpteen.methods.training import train_model
+from umpteen.methods.training import check_keep_rows, train_model
 from umpteen.models.scorer import Ranking
 from umpteen.params import check_count, check_flag, check_share
 from umpteen.progress import Listener
@@ -92,6 +93,9 @@ class Tagger:
     tune
         For "auto": compare more methods, settings and, if none are given, features, and blend the best if that is
         better.
+    keep_rows
+        Keep at most so many texts, as rows of features, in the model, for `add_labels` to train against.
+        Whoever has the model has the words of these texts.
 
     Attributes
     ----------
@@ -122,6 +126,7 @@ class Tagger:
         seed: int = 0,
         budget: float | str | None = None,
         tune: bool = False,
+        keep_rows: int = 0,
     ) -> None:
         self.method = method
         self.features = features
@@ -129,6 +134,7 @@ class Tagger:
         self.seed = seed
         self.budget = budget
         self.tune = tune
+        self.keep_rows = keep_rows
 
     # --- parameters, as scikit-learn expects them ----------------------------------------------------------------
 
@@ -255,10 +261,11 @@ class Tagger:
             if choice.blend is not None:  # has probabilities of its own
                 self.model_ = train_choice(
                     choice, data.X, data.Y, model_dir, label_names=data.label_names, progress=progress,
-                    extra_header=header, extra_parts=parts,
+                    extra_header=header, extra_parts=parts, keep_rows=self.keep_rows,
                 )  # fmt: skip
                 self.features_ = features
                 return self
+        check_keep_rows(method, self.keep_rows)
         # Models that are only tested stay beside the last one until that is finished: an interruption loses none.
         beside = calibration_dir(model_dir)
         found = calibrate_held_out(
@@ -271,6 +278,7 @@ class Tagger:
         self.model_ = train_model(
             type(method)(**method.get_params()), data.X, data.Y, model_dir,
             label_names=data.label_names, resume=resume, progress=progress, extra_header=header, extra_parts=parts,
+            keep_rows=self.keep_rows,
         )  # fmt: skip
         self.features_ = features
         forget(beside)
@@ -292,6 +300,7 @@ class Tagger:
             raise ParamError(f"this tagger was loaded and cannot be trained: {method.reason}; give it a method first")
         if not isinstance(method, Method):
             raise ParamError(f"method must be one of this package's methods, but is {method!r}"[:300])
+        check_keep_rows(method, self.keep_rows)
         method.validate()
         return method
 
@@ -312,31 +321,51 @@ class Tagger:
         labels: Iterable[Iterable[str]],
         model_dir: PathLike | None = None,
         *,
+        negatives: str = "auto",
         resume: bool = True,
         progress: bool | Listener = False,
     ) -> Self:
         """Learns labels the model does not have; those it has keep their ids and weights. One-vs-rest methods only.
 
         Texts are examples of the new labels they have and counter-examples of the others; labels the model already
-        has are not trained again. New labels share the probability curve and the common threshold of the old ones.
+        has are not trained again. Words that are new to the model get columns after the old ones.
+
+        Parameters
+        ----------
+        texts, labels, model_dir, resume, progress
+            As for `fit`. Each new label needs a text.
+        negatives
+            What else to train the new labels against, so that they are not suggested for everything: "kept", the
+            texts that the model keeps (`keep_rows`); "weights", rows made from what it knows of its words and labels;
+            "rows", nothing but the texts given; "auto", the first two, until there are as many as it was trained on.
         """
-        model = self.fitted()
-        method: Any = type(self.method).from_model(model) if isinstance(self.method, Method) else None
-        if method is None and model.method in METHODS:
-            method = method_of(model)
+        model, method = self.fitted(), self._method_of_model()
         if not hasattr(method, "add_labels"):
             raise ParamError(
                 f"only one-vs-rest methods can learn new labels alone, but this model's method is {model.method}"
             )
-        if isinstance(self.method, Method):  # how it computes, which models do not record
-            method.set_params(**{name: getattr(self.method, name) for name in COMPUTE_PARAMS})
-        lists = [list(names) for names in labels]
-        names, Y = encode_labels([[name for name in row if name not in model.ids_by_name] for row in lists])
+        names, Y = encode_labels(
+            [name for name in row if name not in model.ids_by_name] for row in check_label_lists(labels)
+        )
         if not names:
             raise DataError("labels must include a label the model does not have, but it has all of them")
-        method.add_labels(self.vectorize(texts).X, Y, names, model_dir, resume=resume, progress=progress)
+        options: dict[str, Any] = {"negatives": negatives, "resume": resume, "progress": progress}
+        if self.features_ is None:
+            method.add_labels(self.vectorize(texts).X, Y, names, model_dir, **options)
+        else:
+            self.features_ = add_new_labels(method, self.features_, list(texts), Y, names, model_dir, **options)
         self.model_ = method.fitted()
         return self
+
+    def _method_of_model(self) -> Any:
+        """The method that trained the model, with the model, and computing as this tagger does; None if unknown."""
+        model = self.fitted()
+        method: Any = type(self.method).from_model(model) if isinstance(self.method, Method) else None
+        if method is None and model.method in METHODS:
+            method = method_of(model)
+        if isinstance(self.method, Method):  # how it computes, which models do not record
+            method.set_params(**{name: getattr(self.method, name) for name in COMPUTE_PARAMS})
+        return method
 
     # --- suggest -------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from umpteen.choosing.choice import ENTRY, Choice
 from umpteen.data.files import PathLike
+from umpteen.errors import ParamError
 from umpteen.methods.training import train_model
 from umpteen.progress import Listener
 from umpteen.storage.store import Part
@@ -24,6 +25,7 @@ def train_choice(
     progress: bool | Listener = False,
     extra_header: Mapping[str, Any] | None = None,
     extra_parts: Mapping[str, Part] | None = None,
+    keep_rows: int = 0,
 ) -> TrainedModel:
     """Trains on all rows, and keeps the choice in the manifest; see `train_model`.
 
@@ -34,8 +36,10 @@ def train_choice(
     if choice.blend is None:
         return train_model(
             copies[0], X, Y, model_dir, label_names=label_names, resume=resume, progress=progress,
-            extra_header=extra_header, extra_parts=extra_parts,
+            extra_header=extra_header, extra_parts=extra_parts, keep_rows=keep_rows,
         )  # fmt: skip
+    if keep_rows:
+        raise ParamError(f"keep_rows must be 0 for a blend, to which no labels are added, but is {keep_rows}")
     members = [
         train_model(copy, X, Y, label_names=label_names, progress=progress, extra_header=extra_header,
                     extra_parts=extra_parts)

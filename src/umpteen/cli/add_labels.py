@@ -15,6 +15,7 @@ from umpteen.cli.corpora import (
     read_texts,
     refuse_for_texts,
 )
+from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
     ENGINE,
     AddressOption,
@@ -48,6 +49,14 @@ def command(
     write: WriteOption = None,
     keep_going: KeepGoingOption = False,
     resume: ResumeOption = False,
+    negatives: Annotated[
+        str,
+        typer.Option(
+            "--negatives",
+            help="What else to train against: rows the model keeps (kept), rows made from its weights (weights), "
+            "nothing (rows), or the first two until there are enough (auto).",
+        ),
+    ] = default_of("umpteen.methods.one_vs_rest:OneVsRest.add_labels", "negatives"),
     label_names: LabelNamesOption = None,
     labels: LabelsOption = None,
     format: FormatOption = None,
@@ -60,10 +69,13 @@ def command(
 
     If the model has L labels, label i of the data gets the id L + i; old ids and weights do not change. The rows need
     not be those the model was trained on, but must have the same features. Rows without a new label are its negative
-    examples, so include some. New labels need names if, and only if, the old ones have them.
+    examples. If there are fewer rows than the model was trained on, more negatives come from the rows it keeps
+    (umpteen train --keep-rows) and from its weights. Each new label needs a row, and a name if, and only if, the old
+    ones have names.
 
     The larger model goes to a new directory; the old one is not changed. After an interruption --resume continues.
-    For a model trained on texts, give texts with label names; names it does not know become its new labels.
+    For a model trained on texts, give texts with label names; names it does not know become its new labels, and words
+    it does not know its new words.
 
     umpteen add-labels eurlex.model new.txt.xz --model grown.model
     """
@@ -84,7 +96,7 @@ def command(
         if isinstance(loaded.method, Method):
             loaded.method.set_params(threads=threads, engine=where)
         with writing(target):
-            loaded.add_labels(corpus.texts, corpus.labels, target, resume=resume, progress=True)
+            loaded.add_labels(corpus.texts, corpus.labels, target, negatives=negatives, resume=resume, progress=True)
         new = ", ".join(loaded.classes_[n_old : n_old + 20])
         print_text(f"labels     {n_old:,} as before, and new: {printable(new)}")
         return
@@ -100,6 +112,6 @@ def command(
     names = read_names(label_names) if label_names is not None else rows.label_names
     describe_work(data, rows, time.perf_counter() - started, method, "new shards")
     with writing(target):
-        method.add_labels(rows.X, rows.Y, names, target, resume=resume, progress=True)
+        method.add_labels(rows.X, rows.Y, names, target, negatives=negatives, resume=resume, progress=True)
     n_old, n_all = loaded.n_labels, method.n_labels_
     print_text(f"labels     {n_old:,} as before, and the new ones {n_old:,} to {n_all - 1:,}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from umpteen.cli.options import (
     write_json,
 )
 from umpteen.printing import printable
+
+if TYPE_CHECKING:
+    from umpteen.storage.store import Part
 
 
 def command(
@@ -55,6 +58,7 @@ def command(
 
 def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     """Facts from the manifest and the shards of a model; for an unfinished one, how far it got."""
+    from umpteen.methods.kept_rows import KEPT_ROWS
     from umpteen.storage.manifest import read_manifest
     from umpteen.storage.store import ModelReader
     from umpteen.trained.loading import load_model
@@ -79,9 +83,15 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     facts["label_names"] = model.label_names is not None
     facts["features"] = manifest["text"].get("features") if isinstance(manifest.get("text"), dict) else "numbers"
     facts["calibrated"] = model.calibration is not None
+    facts["kept_rows"] = _count_rows(model.parts.get(KEPT_ROWS))
     if checksums:
         facts["checksums"] = "all right"
     return facts
+
+
+def _count_rows(part: Part | None) -> int:
+    """How many rows of other people's data a model holds in a part."""
+    return 0 if part is None or "indptr" not in part.arrays else max(len(part.arrays["indptr"]) - 1, 0)
 
 
 def _show(value: Any) -> str:

@@ -77,6 +77,14 @@ def command(
     write: WriteOption = None,
     keep_going: KeepGoingOption = False,
     resume: ResumeOption = False,
+    keep_rows: Annotated[
+        int,
+        typer.Option(
+            "--keep-rows",
+            metavar="N",
+            help="Keep at most N training rows in the model, to add labels against; who has it can read them.",
+        ),
+    ] = default_of("umpteen.tagger:Tagger", "keep_rows"),
     label_names: LabelNamesOption = None,
     labels: LabelsOption = None,
     format: FormatOption = None,
@@ -136,7 +144,9 @@ def command(
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
         fields = (text_field, label_field, label_delimiter)
         how = "auto" if calibration is None else parse_number(calibration)
-        tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune)
+        tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
+            keep_rows=keep_rows
+        )
         _train_on_texts(train, tagger, model, valid, format, fields, resume, threads, where)
         return
 
@@ -152,7 +162,10 @@ def command(
     if estimator is not None:
         with writing(model):
             how = parse_number(calibration) or 0
-            estimator.fit(data.X, data.Y, model, label_names=names, calibration=how, resume=resume, progress=True)
+            estimator.fit(
+                data.X, data.Y, model, label_names=names, calibration=how, resume=resume, progress=True,
+                keep_rows=keep_rows,
+            )  # fmt: skip
             trained = estimator.fitted()
     else:
         from umpteen.choosing.auto import choose_method
@@ -163,7 +176,9 @@ def command(
         choice = read_choice(model) or choose_method(data.X, data.Y, budget, threads, seed=seed or 0, tune=tune)
         print_text(str(choice.computing(threads=threads, engine=where)))
         with writing(model):
-            trained = train_choice(choice, data.X, data.Y, model, label_names=names, resume=resume, progress=True)
+            trained = train_choice(
+                choice, data.X, data.Y, model, label_names=names, resume=resume, progress=True, keep_rows=keep_rows
+            )
     if held_out is not None:
         from umpteen.cli.evaluate import evaluate_model
 

@@ -112,6 +112,7 @@ class Method(Estimator):
         calibration: float | str = 0,
         resume: bool = True,
         progress: bool | Listener = False,
+        keep_rows: int = 0,
     ) -> Self:
         """Trains all shards.
 
@@ -134,6 +135,9 @@ class Method(Estimator):
             False refuses to continue an interrupted run.
         progress
             True for a bar at a terminal, or a function to call with each `Progress`.
+        keep_rows
+            Keep at most so many training rows in the model, drawn at random, for `add_labels` to train new labels
+            against. Whoever has the model has these rows.
         """
         check_calibration(calibration)
         X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
@@ -148,8 +152,9 @@ class Method(Estimator):
             found = calibrate_held_out(self, X, Y, masks, beside=beside, resume=resume, progress=progress)
             parts = {} if found is None else {"calibration": found}
         self.model_ = train_model(
-            self, X, Y, model_dir, label_names=label_names, resume=resume, progress=progress, extra_parts=parts
-        )
+            self, X, Y, model_dir, label_names=label_names, resume=resume, progress=progress, extra_parts=parts,
+            keep_rows=keep_rows,
+        )  # fmt: skip
         forget(beside)
         return self
 

@@ -51,6 +51,7 @@ class Centroid(OneVsRest):
 
     name: ClassVar[str] = "centroid"
     parallelism: ClassVar[Parallelism] = "across"
+    needs_negatives: ClassVar[bool] = False
 
     def __init__(
         self,

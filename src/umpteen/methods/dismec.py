@@ -30,12 +30,13 @@ from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.dual import DualOneVsRest, bound_dual_memory, solve_dual
 from umpteen.methods.label_tree import LabelTree
-from umpteen.methods.one_vs_rest import PANEL_LABELS, LabelWeights, OneVsRest, count_weights_bound
+from umpteen.methods.one_vs_rest import PANEL_LABELS, LabelWeights, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.params import check_count, check_flag, check_number
 from umpteen.progress import Listener
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
+from umpteen.trained.model import TrainedModel
 from umpteen.trained.nesting import nest_candidate_tree
 
 LOSSES = ("squared_hinge", "logistic")
@@ -186,7 +187,9 @@ class DiSMEC(DualOneVsRest):
 
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         counts = np.diff(data.rows_of.indptr).astype(np.int64)
-        costs = self.positive_costs(counts, data.X.shape[0])[labels]
+        # A negative that counts twice is a positive that counts half, with twice the C.
+        costs = self.positive_costs(counts, data.X.shape[0])[labels] / np.float32(data.negative_weight)
+        C = float(self.C) * data.negative_weight
         shape = (len(labels), data.X.shape[1])
         if self.uses_dual(data.X):
             # The dual solver's problem is ours divided by 2C.
@@ -196,7 +199,7 @@ class DiSMEC(DualOneVsRest):
                 costs,
                 squared=True,
                 lambda_=0.0,
-                tau=1 / (2 * float(self.C)),
+                tau=1 / (2 * C),
                 eps=0.1 * float(self.eps),
                 prune=float(self.prune),
                 max_rounds=int(self.max_rounds),
@@ -217,7 +220,7 @@ class DiSMEC(DualOneVsRest):
             rows_of.indptr.astype(np.int64),
             rows_of.indices.astype(np.int32),
             costs,
-            C=float(self.C),
+            C=C,
             bias=data.bias,
             eps=float(self.eps),
             prune=float(self.prune),
@@ -254,14 +257,11 @@ class DiSMEC(DualOneVsRest):
             method.candidate_tree = LabelTree(**LabelTree.from_model(model.candidate_tree).get_params())
         return method
 
-    def add_labels(self, *args: Any, **options: Any) -> Self:
-        if self.fitted().candidate_tree is not None:
+    def check_can_grow(self, model: TrainedModel) -> None:
+        if model.candidate_tree is not None:
             raise ParamError(
                 "labels can only be added to a model without a candidate_tree: the tree would never propose them"
             )
-        return super().add_labels(*args, **options)
-
-    add_labels.__doc__ = OneVsRest.add_labels.__doc__
 
     # --- memory -------------------------------------------------------------------------------------------------
 

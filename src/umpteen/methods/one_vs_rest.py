@@ -10,21 +10,21 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from umpteen import __version__, _native
+from umpteen import _native
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr, fingerprint, make_csr
-from umpteen.data.propensity import count_labels
+from umpteen.data.matrix import Csr
 from umpteen.engines.base import Resources, Task
-from umpteen.errors import DataError, ParamError
+from umpteen.errors import ParamError
 from umpteen.methods.base import Method
-from umpteen.methods.training import Target, check_training, train_tasks
+from umpteen.methods.growing import train_new_labels
+from umpteen.methods.negatives import Background
+from umpteen.methods.training import Target
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
 from umpteen.params import check_count
 from umpteen.progress import Listener
-from umpteen.storage.names import Names
 from umpteen.storage.saving import shard_name
-from umpteen.storage.store import Part, fingerprint_parts
+from umpteen.storage.store import Part
 from umpteen.trained.model import TrainedModel
 
 #: Labels solved side by side; kPanelLabels in the kernels.
@@ -115,6 +115,8 @@ class OneVsRest(LabelBlocks):
     """A method that trains each label separately, so that labels can be added later."""
 
     trains_by_label: ClassVar[bool] = True
+    #: Whether a label's weights depend on the rows that lack it.
+    needs_negatives: ClassVar[bool] = True
 
     @abc.abstractmethod
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
@@ -134,6 +136,7 @@ class OneVsRest(LabelBlocks):
         names: Sequence[str] | None = None,
         model_dir: PathLike | None = None,
         *,
+        negatives: str = "auto",
         resume: bool = True,
         progress: bool | Listener = False,
     ) -> Self:
@@ -141,7 +144,9 @@ class OneVsRest(LabelBlocks):
 
         They are trained with the model's parameters, on rows that go through its preprocessing (its idf, not a new
         one). The rows need not be the model's training rows; a row without a new label is a negative example of it.
-        On the same rows, the new weights equal those of training all labels together.
+        Fewer rows than the model was trained on are joined by other negatives (see `negatives`): a label that has
+        hardly any would get a high score everywhere. On the same rows, the new weights equal those of training all
+        labels together.
 
         `train_counts_` gets the new labels' counts in these rows and keeps its number of rows, so that the
         propensities of old labels do not change either. With ``propensity=True`` a new label is weighted by its
@@ -152,13 +157,17 @@ class OneVsRest(LabelBlocks):
         X : sparse or array, n_rows x n_features
             As many columns as the model's training data; any number of rows.
         Y_new : sparse or array, n_rows x number of new labels
-            Column i becomes label ``n_labels_ + i``.
+            Column i becomes label ``n_labels_ + i``. Each needs a row.
         names
             One per new label if the model has label names, all of them new; else None.
         model_dir
             Where to write the grown model. Each shard is written as it finishes; after an interruption the same call
             on the same model continues. Without it the new shards stay in memory until `save`, which replaces the old
             model's directory with ``overwrite=True``. Either way the old model stays until the new one is complete.
+        negatives
+            What to train against beside the rows given: "kept", the training rows that the model keeps (see
+            `keep_rows` of `fit`); "weights", rows made from the old labels' weights; "rows", nothing; "auto", the
+            first two, until there are enough.
         resume, progress
             As in `fit`.
 
@@ -175,29 +184,31 @@ class OneVsRest(LabelBlocks):
         >>> model.add_labels(train.X, train.Y[:, 15:]).n_labels_
         20
         """
+        return self.grow(X, Y_new, names, model_dir, negatives=negatives, resume=resume, progress=progress)
+
+    def grow(
+        self,
+        X: Any,
+        Y_new: Any,
+        names: Sequence[str] | None,
+        model_dir: PathLike | None,
+        *,
+        negatives: str,
+        background: Background | None = None,
+        resume: bool,
+        progress: bool | Listener,
+    ) -> Self:
+        """`add_labels`, with what is known of how often features occur."""
         model = self.fitted()
         self.validate()
         self._check_same_parameters(model)
-        X, Y = as_csr(X, "X", model.n_features), as_csr(Y_new, "Y_new", values=False)
-        n_old, n_new = model.n_labels, Y.shape[1]
-        check_training(self, X, Y, n_old + n_new, names)
-        counts = np.append(model.train_counts.counts, count_labels(Y, "Y_new").counts)
-        parts = model.parts | {"labels": Part({"counts": counts})}
-        if (grown := _extend_names(model, names)) is not None:
-            parts["names"] = grown.to_part()
-        kept = {shard_name(i): part for i, part in enumerate(model.scorer.to_parts())}
-        header = {**model.header, "umpteen_version": __version__, "n_labels": n_old + n_new}
-        header.pop("fingerprint", None)
-        if model_dir is not None:
-            old = fingerprint_parts([*kept.values(), *model.parts.values()])
-            header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y), "model": old}
-        # The old labels have no rows here; their columns give the new labels the right ids.
-        Y = make_csr(Y.data, Y.indices + np.int32(n_old), Y.indptr, (Y.shape[0], n_old + n_new))
-        steps = model.preprocessing
-        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
-        tasks = self.plan(data, n_old, len(kept))
-        self.model_ = train_tasks(self, data, tasks, kept, header, parts, Target(model_dir, resume, progress))
+        self.check_can_grow(model)
+        target = Target(model_dir, resume, progress)
+        self.model_ = train_new_labels(self, model, X, Y_new, names, negatives, background, target)
         return self
+
+    def check_can_grow(self, model: TrainedModel) -> None:
+        """Refuses a model that new labels cannot be added to."""
 
     def _check_same_parameters(self, model: TrainedModel) -> None:
         trained_with = type(self).from_model(model).facts()
@@ -207,23 +218,6 @@ class OneVsRest(LabelBlocks):
                 raise ParamError(
                     f"add_labels needs the parameters of the model, but {name} was {trained!r} and is {value!r}"
                 )
-
-
-def _extend_names(model: TrainedModel, names: Sequence[str] | None) -> Names | None:
-    """The model's names and the new ones; None if the model has none."""
-    if model.label_names is None:
-        if names is not None:
-            raise DataError("names must be None, because the model's labels have no names")
-        return None
-    if names is None:
-        raise DataError("the new labels need names, because the model's labels have names, but names is None")
-    new = [str(name) for name in names]
-    known = set(model.ids_by_name)
-    for name in new:
-        if name in known:
-            raise DataError(f"label names must be unique, but {name!r} already exists")
-        known.add(name)
-    return model.label_names.extended(new)
 
 
 def count_weights_bound(X: Csr, Y: Csr) -> NDArray[np.int64]:

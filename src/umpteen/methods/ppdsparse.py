@@ -208,13 +208,14 @@ class PPDSparse(DualOneVsRest):
     ) -> dict[str, Any]:
         """Solves these labels. `start` and the "alphas" in the result are (data, indices, indptr) of a CSR matrix,
         labels x rows."""
+        weight = data.negative_weight  # the whole problem divided by it, so that only positives change
         return solve_dual(
             data,
             labels,
-            np.ones(len(labels), np.float32),
+            np.full(len(labels), 1 / weight, np.float32),
             squared=self.loss == "squared_hinge",
-            lambda_=lambda_,
-            tau=tau,
+            lambda_=lambda_ / weight,
+            tau=tau / weight,
             eps=float(self.eps),
             prune=float(self.prune),
             max_rounds=int(self.max_rounds),

@@ -14,9 +14,11 @@ from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import count_labels
 from umpteen.engines import make_engine
 from umpteen.engines.base import Resources, Task, Work
-from umpteen.errors import DataError
+from umpteen.errors import DataError, ParamError
 from umpteen.memory import Estimate, check_fits
+from umpteen.methods.kept_rows import KEPT_ROWS, KeptRows
 from umpteen.methods.training_data import SomeLabels, TrainingData
+from umpteen.params import check_count
 from umpteen.progress import Listener, Progress, listening
 from umpteen.storage.names import Names
 from umpteen.storage.remote import create_model, open_model
@@ -61,6 +63,7 @@ def train_model(
     accept_finished: bool = False,
     extra_header: Mapping[str, Any] | None = None,
     extra_parts: Mapping[str, Part] | None = None,
+    keep_rows: int = 0,
 ) -> TrainedModel:
     """Trains a method's shards.
 
@@ -72,20 +75,33 @@ def train_model(
         Whether to accept a finished model of the same data and parameters.
     extra_header, extra_parts
         More to keep in the model, such as the vocabulary of the texts that X was made from.
+    keep_rows
+        As for `Method.fit`.
     """
     method.validate()
+    check_keep_rows(method, keep_rows)
     X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
     check_training(method, X, Y, Y.shape[1], label_names)
     own_header, own_parts = method.train_companions(X, Y, progress)
     steps = method.preprocessing().fit(X)
     data = TrainingData(steps.transform(X, threads=method.threads), Y, float(steps.bias))
     parts = {**_common_parts(steps, Y, label_names), **own_parts, **(extra_parts or {})}
+    if keep_rows:
+        parts[KEPT_ROWS] = KeptRows.sample(X, Y, keep_rows).to_part()
     tasks = method.plan(data)  # before the header: it may settle parameters
     header = {**describe(method, X.shape, Y.shape[1], steps), **own_header, **(extra_header or {})}
     if model_dir is not None:
         header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y)}
     target = Target(model_dir, resume, progress, accept_finished)
     return train_tasks(method, data, tasks, {}, header, parts, target)
+
+
+def check_keep_rows(method: Method, keep_rows: int) -> None:
+    """Refuses to keep rows in a model that could not use them."""
+    if check_count("keep_rows", keep_rows, low=0) and not hasattr(method, "add_labels"):
+        raise ParamError(
+            f"keep_rows is for methods that labels can be added to, but the method is {method.name}; it must be 0"
+        )
 
 
 def check_training(method: Method, X: Csr, Y: Csr, n_labels: int, names: Sequence[str] | None) -> None:

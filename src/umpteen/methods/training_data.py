@@ -20,6 +20,7 @@ class TrainingData:
     X: Csr  # preprocessed, without the bias column
     Y: Csr
     bias: float  # the value of the bias column; 0 for none
+    negative_weight: float = 1.0  # how many times a row counts for the labels it lacks
 
     @cached_property
     def rows_of(self) -> Any:

@@ -11,7 +11,7 @@ cpp/include/umpteen/linear_shard.hpp specifies the layout.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -118,6 +118,11 @@ class LinearShard:
         W = self._by_feature()
         W.data[np.abs(W.data) < np.float32(delta)] = 0
         return LinearShard.from_weights(W, self.bias, self.label_ids, str(self.weights.dtype))
+
+    def widened(self, n_more: int) -> LinearShard:
+        """The shard with so many more features, for which no label has a weight. Other arrays are shared."""
+        more = [np.append(ptr, np.full(n_more, ptr[-1], ptr.dtype)) for ptr in (self.indptr, self.position_ptr)]
+        return replace(self, indptr=more[0], position_ptr=more[1])
 
     def weights_of(self, position: int, features: NDArray[np.int32]) -> NDArray[np.float32]:
         """The weights of one label, by its position in the block, for some features."""

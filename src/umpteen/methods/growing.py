@@ -1,0 +1,135 @@
+"""New labels for a trained one-vs-rest model: what is checked, what they are trained against, what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from umpteen import __version__
+from umpteen.data.matrix import Csr, as_csr, fingerprint, make_csr
+from umpteen.data.propensity import count_labels
+from umpteen.errors import DataError, ParamError
+from umpteen.memory import check_fits
+from umpteen.methods.kept_rows import KEPT_ROWS
+from umpteen.methods.negatives import KINDS, Background, Negatives, gather_negatives, make_rows
+from umpteen.methods.training import Target, check_training, train_tasks
+from umpteen.methods.training_data import TrainingData
+from umpteen.models.linear import LinearModel
+from umpteen.storage.names import Names
+from umpteen.storage.saving import shard_name
+from umpteen.storage.store import Part, fingerprint_parts
+from umpteen.trained.model import TrainedModel
+
+if TYPE_CHECKING:
+    from umpteen.methods.one_vs_rest import OneVsRest
+
+
+def train_new_labels(
+    method: OneVsRest,
+    model: TrainedModel,
+    X: Any,
+    Y_new: Any,
+    names: Sequence[str] | None,
+    negatives: str,
+    background: Background | None,
+    target: Target,
+) -> TrainedModel:
+    """A model with the new labels after the old ones; see `OneVsRest.add_labels`."""
+    if negatives not in KINDS:
+        raise ParamError(f"negatives must be one of {', '.join(KINDS)}, but is {negatives!r}")
+    if negatives == "kept" and KEPT_ROWS not in model.parts:
+        raise ParamError('negatives="kept" needs a model that keeps training rows; train it with keep_rows=1000')
+    X, Y = as_csr(X, "X", model.n_features), as_csr(Y_new, "Y_new", values=False)
+    n_old, n_new = model.n_labels, Y.shape[1]
+    check_training(method, X, Y, n_old + n_new, names)
+    new_counts = count_labels(Y, "Y_new").counts
+    grown_names = extend_names(model, names)
+    _refuse_without_rows(new_counts, names, n_old)
+    parts = model.parts | {"labels": Part({"counts": np.append(model.train_counts.counts, new_counts)})}
+    if grown_names is not None:
+        parts["names"] = grown_names.to_part()
+    others = Negatives(make_rows(model.n_features), 1.0)
+    if method.needs_negatives:
+        others = gather_negatives(model, X, Y, negatives, background)
+        _refuse_without_negatives(new_counts, X.shape[0], others, names, n_old)
+    kept = {shard_name(i): part for i, part in enumerate(model.scorer.to_parts())}
+    header = {**model.header, "umpteen_version": __version__, "n_labels": n_old + n_new}
+    header.pop("fingerprint", None)
+    if target.model_dir is not None:
+        old = fingerprint_parts([*kept.values(), *model.parts.values()])
+        header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y), "model": old, "negatives": negatives}
+    data = _join(model, X, Y, others, method.threads)
+    check_fits(method.estimate(data.X, data.Y[:, n_old:]), method.memory_advice)
+    tasks = method.plan(data, n_old, len(kept))
+    return train_tasks(method, data, tasks, kept, header, parts, target)
+
+
+def _join(model: TrainedModel, X: Csr, Y: Csr, others: Negatives, threads: int | None) -> TrainingData:
+    """The rows given and then the other negatives. Old labels have no rows here; their columns give the new labels
+    the right ids."""
+    n_old, n_rows = model.n_labels, X.shape[0] + others.X.shape[0]
+    steps = model.preprocessing
+    given = steps.transform(X, threads=threads)
+    rows = given if not others.X.shape[0] else as_csr(sp.vstack([given, others.X], format="csr"), "X")
+    indptr = np.append(Y.indptr, np.full(others.X.shape[0], Y.indptr[-1], Y.indptr.dtype))
+    labels = make_csr(Y.data, Y.indices + np.int32(n_old), indptr, (n_rows, n_old + Y.shape[1]))
+    return TrainingData(rows, labels, steps.bias, others.weight)
+
+
+def _refuse_without_rows(counts: NDArray[np.int64], names: Sequence[str] | None, n_old: int) -> None:
+    if (counts == 0).any():
+        label = _show_label(int(np.argmin(counts)), names, n_old)
+        raise DataError(f"each new label needs at least one row that has it, but {label} has none")
+
+
+def _refuse_without_negatives(
+    counts: NDArray[np.int64], n_rows: int, others: Negatives, names: Sequence[str] | None, n_old: int
+) -> None:
+    if not others.X.shape[0] and (counts == n_rows).any():
+        label = _show_label(int(np.argmax(counts)), names, n_old)
+        raise DataError(
+            f"each new label needs rows that lack it, but {label} is on all {n_rows} rows given and there are no "
+            'others; give rows without it, train the model with keep_rows=1000, or use negatives="weights"'
+        )
+
+
+def _show_label(i: int, names: Sequence[str] | None, n_old: int) -> str:
+    return f"label {n_old + i}" if names is None else f"{names[i]!r}"
+
+
+def extend_names(model: TrainedModel, names: Sequence[str] | None) -> Names | None:
+    """The model's names and the new ones; None if the model has none."""
+    if model.label_names is None:
+        if names is not None:
+            raise DataError("names must be None, because the model's labels have no names")
+        return None
+    if names is None:
+        raise DataError("the new labels need names, because the model's labels have names, but names is None")
+    new = [str(name) for name in names]
+    known = set(model.ids_by_name)
+    for name in new:
+        if name in known:
+            raise DataError(f"label names must be unique, but {name!r} already exists")
+        known.add(name)
+    return model.label_names.extended(new)
+
+
+def widen(model: TrainedModel, X: Csr) -> TrainedModel:
+    """The same model with columns after its own, as many as X has; no label has a weight for them yet.
+
+    A preprocessing idf counts them in X and in the model's training rows, none of which had them.
+    """
+    scorer: Any = model.scorer
+    assert isinstance(scorer, LinearModel)
+    n_old, n_new = model.n_features, X.shape[1] - model.n_features
+    parts = dict(model.parts)
+    if (idf := model.preprocessing.idf) is not None:
+        rows_with = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])[n_old:]
+        new = 1 + np.log((1 + model.train_counts.n_rows + X.shape[0]) / (1 + rows_with))
+        parts["preprocessing"] = Part({"idf": np.append(idf, new.astype(np.float32))})
+    shards = [shard.widened(n_new).to_part() for shard in scorer.shards]
+    return TrainedModel.open(model.header | {"n_features": X.shape[1]}, parts, shards, model.threads)
