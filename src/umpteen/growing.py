@@ -1,4 +1,4 @@
-"""Texts for a tagger that is already trained: the labels it lacks, and their words.
+"""Texts for a tagger that is already trained: the labels it lacks, its words, and corrections.
 
 A word that is new to the vocabulary gets a column after the others; the weights of old labels stay as they are, since
 none has a weight for it.
@@ -11,18 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from umpteen.data.corrections import Correction
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr
-from umpteen.methods.growing import widen
+from umpteen.errors import ParamError
+from umpteen.methods.correcting import Judgment, learn_corrections
+from umpteen.methods.growing import append_labels, widen
 from umpteen.methods.negatives import Background, shares_of_idf
 from umpteen.methods.one_vs_rest import OneVsRest
 from umpteen.progress import Listener
+from umpteen.tagger_storage import VOCABULARY
 from umpteen.text.growing import grow_vocabulary
 from umpteen.text.tfidf import Tfidf
 from umpteen.trained.model import TrainedModel
 
-#: The part of a model that has the vocabulary.
-VOCABULARY = "vocabulary"
+#: Corrections learnt before texts are ranked again.
+_TOGETHER = 250
 
 
 def grow_features(model: TrainedModel, features: Tfidf, texts: Sequence[str]) -> tuple[TrainedModel, Tfidf, Csr]:
@@ -67,3 +71,41 @@ def find_background(features: Tfidf) -> Background | None:
         return None
     shares = shares_of_idf(idf, features.n_rows_, float(features.smooth_idf))
     return Background(shares, np.asarray(idf, np.float64), features.norm == "l2")
+
+
+def learn_texts(
+    method: Any, features: Tfidf | None, corrections: Sequence[Correction], X: Csr | None = None
+) -> tuple[TrainedModel, Tfidf | None]:
+    """The model of a method after some corrections, and its vocabulary with their words.
+
+    Parameters
+    ----------
+    X
+        The rows of the corrections where they are no texts.
+    """
+    model: TrainedModel = method.fitted()
+    cost = method.correction_cost() if isinstance(method, OneVsRest) else None
+    if cost is None or not isinstance(method, OneVsRest):
+        raise ParamError(
+            f"corrections are learnt by dismec and ppdsparse, but this model's method is {model.method}; "
+            "train it again with the corrected texts"
+        )
+    if features is not None:
+        model, features, X = grow_features(model, features, [correction.text for correction in corrections])
+    assert X is not None
+    new = sorted({name for correction in corrections for name in correction.right} - set(model.ids_by_name))
+    if new:
+        method.check_can_grow(model)
+        model = append_labels(model, new, method.weight_type)
+    ids = model.ids_by_name
+    judgments = [
+        Judgment([ids[a] for a in said.right], [ids[a] for a in said.wrong if a in ids], said.complete)
+        for said in corrections
+    ]
+    prune = float(getattr(method, "prune", 0.0))
+    for begin in range(0, len(judgments), _TOGETHER):
+        some = slice(begin, begin + _TOGETHER)
+        model = learn_corrections(
+            model, X[some], judgments[some], C=cost, prune=prune, weight_type=method.weight_type
+        )
+    return model, features

@@ -14,6 +14,7 @@ from umpteen.choosing.budget import parse_budget
 from umpteen.choosing.choice import AUTO, ENTRY, Choice, read_choice
 from umpteen.choosing.features import choose_features
 from umpteen.choosing.training import train_choice
+from umpteen.data.corrections import Correction
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_matrix
@@ -25,7 +26,7 @@ from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import Metrics, evaluate, find_hits
 from umpteen.explaining import TextExplanation, explain_in_words
-from umpteen.growing import add_new_labels
+from umpteen.growing import add_new_labels, learn_texts
 from umpteen.methods import METHODS, method_class, method_of
 from umpteen.methods.base import COMPUTE_PARAMS, Method
 from umpteen.methods.held_out import (
@@ -94,7 +95,7 @@ class Tagger:
         For "auto": compare more methods, settings and, if none are given, features, and blend the best if that is
         better.
     keep_rows
-        Keep at most so many texts, as rows of features, in the model, for `add_labels` to train against.
+        Keep at most so many texts, as rows of features, in the model, for `add_labels` and `learn` to train against.
         Whoever has the model has the words of these texts.
 
     Attributes
@@ -356,6 +357,77 @@ class Tagger:
             self.features_ = add_new_labels(method, self.features_, list(texts), Y, names, model_dir, **options)
         self.model_ = method.fitted()
         return self
+
+    def learn(
+        self,
+        texts: Any,
+        labels: Any = None,
+        *,
+        accepted: Any = None,
+        rejected: Any = None,
+        added: Any = None,
+    ) -> Self:
+        """Learns from corrections: improves the labels concerned, without training the rest.
+
+        Of many at a time each takes some milliseconds; a call alone takes longer, as changed blocks of labels are
+        packed again.
+
+        The model keeps the latest 5,000 corrections, as rows of features, so that later ones do not undo them; a
+        later one of the same text replaces the earlier. Words and labels that are new join the model. One-vs-rest
+        methods with a margin only: DiSMEC and PPDSparse.
+
+        Parameters
+        ----------
+        texts : str, or iterable of str; or rows of numbers, with features="precomputed"
+        labels : iterable of str; for several texts one for each
+            All labels that are right: every other one is wrong.
+        accepted, rejected, added : the same
+            Instead of `labels`: those that were suggested and are right, those that are wrong, those that were
+            missing. Nothing is learnt about others.
+
+        Examples
+        --------
+        >>> import umpteen
+        >>> texts = ["herring quotas", "cod quotas in the sea", "a tax on wine", "wine and beer tax"] * 10
+        >>> labels = [["fish"], ["fish", "sea"], ["tax", "wine"], ["tax", "wine"]] * 10
+        >>> tagger = umpteen.Tagger(umpteen.DiSMEC()).fit(texts, labels)
+        >>> tagger = tagger.learn("a tax on bread", labels=["tax", "bread"])
+        >>> [name for name, _ in tagger.suggest("bread tax", top_k=2)]
+        ['tax', 'bread']
+        """
+        corrections, X = self._read_corrections(texts, labels, accepted, rejected, added)
+        return self.learn_from(corrections, X)
+
+    def learn_from(self, corrections: Sequence[Correction], X: Csr | None = None) -> Self:
+        """`learn` from corrections as `umpteen.data.corrections.read_corrections` reads them."""
+        if not corrections:
+            raise DataError("there must be at least one correction, but there are none")
+        self.model_, self.features_ = learn_texts(self._method_of_model(), self.features_, corrections, X)
+        return self
+
+    def _read_corrections(
+        self, texts: Any, labels: Any, accepted: Any, rejected: Any, added: Any
+    ) -> tuple[list[Correction], Csr | None]:
+        one = isinstance(texts, str)
+        given = {"labels": labels, "accepted": accepted, "rejected": rejected, "added": added}
+        given = {name: [value] if one else value for name, value in given.items() if value is not None}
+        if not given or ("labels" in given and len(given) > 1):
+            raise ParamError("learn needs either labels or some of accepted, rejected and added")
+        X = as_csr(texts, "texts", self.fitted().n_features) if self.fitted() and self.features_ is None else None
+        rows = range(X.shape[0]) if X is not None else [texts] if one else list(texts)
+        lists = {name: check_label_lists(value) for name, value in given.items()}
+        for name, found in lists.items():
+            if len(found) != len(rows):
+                raise DataError(f"{name} must have a list for each of the {len(rows)} texts, but has {len(found)}")
+        return [
+            Correction.make(
+                row,
+                lists["labels"][i] if "labels" in lists else None,
+                *(lists[name][i] if name in lists else [] for name in ("accepted", "rejected", "added")),
+                where=f"text {i}",
+            )
+            for i, row in enumerate(rows)
+        ], X
 
     def _method_of_model(self) -> Any:
         """The method that trained the model, with the model, and computing as this tagger does; None if unknown."""

@@ -246,6 +246,23 @@ class AddTrees(Scenario):
             super().again(state)
 
 
+class Learn(Scenario):
+    """Corrections, saved over the model they correct."""
+
+    def set_up(self) -> None:
+        texts, labels = self.world.texts
+        tagger = umpteen.Tagger(umpteen.DiSMEC(labels_per_shard=10), calibration=0)
+        run(lambda: tagger.fit(texts[:250], labels[:250], self.place))
+
+    def work(self) -> None:
+        texts, labels = self.world.texts
+        umpteen.load(self.place).learn(texts[250:], labels[250:]).save(self.place, overwrite=True)
+
+    def again(self, state: str) -> None:
+        if state == "old":  # a model that has learnt would go on learning
+            super().again(state)
+
+
 class BlendModels(Scenario):
     """A blend of two models, saved."""
 
@@ -308,6 +325,6 @@ class WriteData(Scenario):
 
 SCENARIOS: tuple[type[Scenario], ...] = (
     TrainCentroid, TrainDiSMEC, TrainPPDSparse, TrainPDSparse, TrainFastXML, TrainPfastreXML, TrainLabelTree,
-    TrainRXML, TrainSLEEC, TrainTagger, Save, Replace, Prune, AddLabels, AddTrees, BlendModels, KeepMetrics,
-    WriteData,
+    TrainRXML, TrainSLEEC, TrainTagger, Save, Replace, Prune, AddLabels, AddTrees, Learn, BlendModels,
+    KeepMetrics, WriteData,
 )  # fmt: skip

@@ -58,6 +58,7 @@ def command(
 
 def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     """Facts from the manifest and the shards of a model; for an unfinished one, how far it got."""
+    from umpteen.methods.correcting import CORRECTIONS
     from umpteen.methods.kept_rows import KEPT_ROWS
     from umpteen.storage.manifest import read_manifest
     from umpteen.storage.store import ModelReader
@@ -84,6 +85,7 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     facts["features"] = manifest["text"].get("features") if isinstance(manifest.get("text"), dict) else "numbers"
     facts["calibrated"] = model.calibration is not None
     facts["kept_rows"] = _count_rows(model.parts.get(KEPT_ROWS))
+    facts["corrections"] = _count_rows(model.parts.get(CORRECTIONS))
     if checksums:
         facts["checksums"] = "all right"
     return facts

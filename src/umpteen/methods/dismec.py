@@ -257,6 +257,9 @@ class DiSMEC(DualOneVsRest):
             method.candidate_tree = LabelTree(**LabelTree.from_model(model.candidate_tree).get_params())
         return method
 
+    def correction_cost(self) -> float | None:
+        return float(self.C) if self.loss == "squared_hinge" else 1.0
+
     def check_can_grow(self, model: TrainedModel) -> None:
         if model.candidate_tree is not None:
             raise ParamError(

@@ -18,7 +18,7 @@ from umpteen.methods.kept_rows import KEPT_ROWS
 from umpteen.methods.negatives import KINDS, Background, Negatives, gather_negatives, make_rows
 from umpteen.methods.training import Target, check_training, train_tasks
 from umpteen.methods.training_data import TrainingData
-from umpteen.models.linear import LinearModel
+from umpteen.models.linear import MAX_LABELS_PER_SHARD, LinearModel, LinearShard
 from umpteen.storage.names import Names
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part, fingerprint_parts
@@ -133,3 +133,31 @@ def widen(model: TrainedModel, X: Csr) -> TrainedModel:
         parts["preprocessing"] = Part({"idf": np.append(idf, new.astype(np.float32))})
     shards = [shard.widened(n_new).to_part() for shard in scorer.shards]
     return TrainedModel.open(model.header | {"n_features": X.shape[1]}, parts, shards, model.threads)
+
+
+def append_labels(model: TrainedModel, names: Sequence[str], weight_type: str) -> TrainedModel:
+    """The same model with labels that have no weights yet, only a bias like the others; corrections give them some.
+
+    They join the last shard, so that labels that come one by one do not make a shard each.
+    """
+    scorer: Any = model.scorer
+    assert isinstance(scorer, LinearModel)
+    n_old, n_new = model.n_labels, len(names)
+    shards = [shard.to_part() for shard in scorer.shards]
+    ids = np.arange(n_old, n_old + n_new, dtype=np.int32)
+    biases = np.concatenate([shard.bias[np.isfinite(shard.bias)] for shard in scorer.shards])
+    bias = np.full(n_new, np.median(biases) if len(biases) else -1.0, np.float32)
+    nothing = np.zeros(0, np.int32)
+    W: Any = make_csr(nothing.astype(np.float32), nothing, np.zeros(n_new + 1, np.int64), (n_new, model.n_features))
+    last = scorer.shards[-1]
+    if len(last.label_ids) + n_new <= MAX_LABELS_PER_SHARD:
+        own, own_bias = last.to_weights()
+        W, bias = sp.vstack([own, W], format="csr"), np.append(own_bias, bias)
+        ids = np.append(last.label_ids, ids)
+        shards.pop()
+    shards.append(LinearShard.from_weights(W, bias, ids, weight_type).to_part())
+    grown = extend_names(model, names)
+    assert grown is not None
+    counts = np.append(model.train_counts.counts, np.zeros(n_new, np.int64))
+    parts = model.parts | {"labels": Part({"counts": counts}), "names": grown.to_part()}
+    return TrainedModel.open(model.header | {"n_labels": n_old + n_new}, parts, shards, model.threads)

@@ -207,6 +207,10 @@ class OneVsRest(LabelBlocks):
         self.model_ = train_new_labels(self, model, X, Y_new, names, negatives, background, target)
         return self
 
+    def correction_cost(self) -> float | None:
+        """C of a squared hinge that corrections are learnt with; None if the method has no margin to correct."""
+        return None
+
     def check_can_grow(self, model: TrainedModel) -> None:
         """Refuses a model that new labels cannot be added to."""
 

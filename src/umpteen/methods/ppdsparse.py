@@ -228,6 +228,9 @@ class PPDSparse(DualOneVsRest):
             token=token,
         )
 
+    def correction_cost(self) -> float | None:
+        return None if isinstance(self.tau, str) else 1 / (2 * float(self.tau))
+
     # --- lambda_="auto", tau="auto" -----------------------------------------------------------------------------
 
     def choose(self, data: TrainingData) -> tuple[float, float]:

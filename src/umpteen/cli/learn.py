@@ -1,0 +1,59 @@
+"""umpteen learn"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from umpteen.cli.options import ModelArgument, ThreadsOption
+
+
+def command(
+    model: ModelArgument,
+    corrections: Annotated[Path, typer.Argument(metavar="CORRECTIONS", help="Corrections of texts, as JSON lines.")],
+    target: Annotated[
+        Path | None,
+        typer.Option("--model", metavar="DIR2", help="Where the new model goes; without it, in place of MODEL."),
+    ] = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Improve a model of texts by corrections, without training the other labels again.
+
+    A line of CORRECTIONS names a text and all its right labels, {"text": …, "labels": […]}, or what was found of some
+    of them, {"text": …, "accepted": […], "rejected": […], "added": […]}. Labels and words that are new join the
+    model. It keeps the latest 5,000 corrections, so that later ones do not undo them.
+
+    The new model appears when it is complete. Until then, and if the command is stopped, the old one stays; then run
+    it again.
+
+    umpteen learn tags.model corrections.jsonl
+    """
+    import time
+
+    from umpteen.data.corrections import read_corrections
+    from umpteen.errors import ModelError, ModelExistsError, ParamError
+    from umpteen.methods.base import Method
+    from umpteen.storage.store import read_version
+    from umpteen.tagger import Tagger, load
+
+    if target is not None and target.exists():
+        raise ModelExistsError(f"{target}: already exists; choose another place, or leave out --model")
+    found = read_corrections(corrections)
+    version = read_version(model)
+    tagger = load(model)
+    if not isinstance(tagger, Tagger):
+        raise ParamError(f"{model}: corrections are of texts, but this model was not trained on text")
+    if isinstance(tagger.method, Method):
+        tagger.method.set_params(threads=threads)
+    n_old, started = tagger.fitted().n_labels, time.perf_counter()
+    tagger.learn_from(found)
+    seconds = time.perf_counter() - started
+    if target is None and read_version(model) != version:
+        raise ModelError(f"{model}: was changed by somebody else meanwhile; run the command again")
+    tagger.save(model if target is None else target, overwrite=target is None)
+    typer.echo(f"learnt     {len(found):,} corrections ({seconds:.1f} s)")
+    if new := tagger.classes_[n_old : n_old + 20]:
+        typer.echo(f"labels     {n_old:,} as before, and new: {', '.join(new)}")
+    typer.echo(f"model      {model if target is None else target}")

@@ -1,0 +1,98 @@
+"""What people say of suggestions: corrections of single texts, as lines of JSON.
+
+    {"text": "…", "labels": ["cast-iron", "seasoning"]}                                 all labels that are right
+    {"text": "…", "accepted": ["cast-iron"], "rejected": ["pan"], "added": ["rust"]}    what was said of some
+
+`accepted` and `added` labels are right, `rejected` ones are wrong; nothing is known of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from umpteen.data.corpus import _iter_lines
+from umpteen.data.files import PathLike
+from umpteen.errors import DataError
+
+_SOME = ("accepted", "rejected", "added")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A text and what is known of its labels."""
+
+    text: Any  # a string, or the number of a row
+    right: Sequence[str]
+    wrong: Sequence[str] = ()
+    complete: bool = False  # whether all other labels are wrong
+
+    @classmethod
+    def from_json(cls, row: Any, where: str) -> Correction:
+        """A correction as one object of JSON; error messages begin with `where`."""
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: a correction must be a JSON object, but is {row!r:.60}")
+        text = row.get("text")
+        if not isinstance(text, str):
+            raise DataError(f"{where}: there must be a field 'text' with a string, but it is {text!r:.60}")
+        given = [name for name in ("labels", *_SOME) if row.get(name) is not None]
+        if not given or ("labels" in given and len(given) > 1):
+            raise DataError(
+                f"{where}: a correction must have either 'labels' or some of 'accepted', 'rejected' and 'added', but "
+                f"has {', '.join(map(repr, given)) or 'none of them'}"
+            )
+        lists = {name: _read_names(row, name, where) for name in given}
+        return cls.make(text, lists.get("labels"), *(lists.get(name, []) for name in _SOME), where=where)
+
+    @classmethod
+    def make(
+        cls,
+        text: Any,
+        labels: Sequence[str] | None,
+        accepted: Sequence[str],
+        rejected: Sequence[str],
+        added: Sequence[str],
+        *,
+        where: str,
+    ) -> Correction:
+        """A correction from either all right labels or what was said of some."""
+        if labels is not None:
+            return cls(text, list(dict.fromkeys(labels)), (), True)
+        right, wrong = list(dict.fromkeys([*accepted, *added])), list(dict.fromkeys(rejected))
+        both = [name for name in right if name in wrong]
+        if both:
+            raise DataError(f"{where}: a label must not be both right and rejected, but {both[0]!r} is")
+        if not right and not wrong:
+            raise DataError(f"{where}: a correction must name a label, but names none")
+        return cls(text, right, wrong)
+
+
+def read_corrections(path: PathLike) -> list[Correction]:
+    """The corrections in a file of JSON lines, compressed or not."""
+    return list(_iter_corrections(path))
+
+
+def _iter_corrections(path: PathLike) -> Iterator[Correction]:
+    for number, line in enumerate(_iter_lines(path), start=1):
+        if line.isspace():
+            continue
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where}: column {error.colno}: not valid JSON ({error.msg})") from error
+        except (RecursionError, ValueError) as error:  # nested too deep, a number of too many digits
+            raise DataError(f"{where}: not readable JSON ({error})") from error
+        yield Correction.from_json(row, where)
+
+
+def _read_names(row: Mapping[str, Any], name: str, where: str) -> list[str]:
+    value = row[name]
+    if not isinstance(value, list):
+        raise DataError(f"{where}: {name} must be a list of label names, but is {value!r:.60}")
+    for label in value:
+        if not isinstance(label, str) or not label.strip():
+            raise DataError(f"{where}: {name} must hold label names, but holds {label!r:.60}")
+    return value
