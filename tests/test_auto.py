@@ -230,7 +230,7 @@ def test_a_resumed_run_makes_the_same_choice(tmp_path, monkeypatch, n_whole):
     monkeypatch.setattr(umpteen.LabelTree, "train_shard", train_and_count)
     with pytest.raises(ShardError, match="stopped"):
         umpteen.Tagger(budget=1e-6).fit(*SHORT, tmp_path / "m")
-    begun = read_choice(tmp_path / "m", tmp_path / "m.calibration")
+    begun = read_choice(tmp_path / "m", tmp_path / "m.calibration" / "fold-0")
     assert begun is not None
     n_whole = -1  # never again
     monkeypatch.setattr(auto, "estimate_one_vs_rest", None)  # nothing is estimated again

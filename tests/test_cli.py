@@ -231,13 +231,13 @@ def test_predict_on_features_alone(tmp_path, files, model):
 def test_label_names_and_filters(tmp_path, files):
     names = tmp_path / "names.txt"
     names.write_text("".join(f"thing {i}\n" for i in range(16)))
-    run("train", files[0], "--model", tmp_path / "m", "--label-names", names)
+    run("train", files[0], "--method", "centroid", "--model", tmp_path / "m", "--label-names", names)
     out = tmp_path / "p.jsonl"
     run("predict", tmp_path / "m", files[1], "--exclude", "thing 0", "--exclude", "1", "--output", out)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert all(row["names"] == [f"thing {label}" for label in row["labels"]] for row in rows)
     assert not {0, 1} & {label for row in rows for label in row["labels"]}
-    run("predict", tmp_path / "m", files[1], "--include", "thing 3", "--output", out)
+    run("predict", tmp_path / "m", files[1], "--include", "thing 3", "--top-k", "1", "--output", out)
     assert {tuple(json.loads(line)["labels"]) for line in out.read_text().splitlines()} == {(3,)}
 
 
@@ -413,7 +413,7 @@ def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):
 def test_a_progress_bar_with_an_estimate_at_a_terminal(tmp_path, files):
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [*UMPTEEN, "train", files[0], "--model", str(tmp_path / "m"), "--set", "labels_per_shard=1"],
+        [*UMPTEEN, "train", files[0], "--method", "centroid", "--model", str(tmp_path / "m"), "--set", "labels_per_shard=1"],
         stdout=subprocess.PIPE, stderr=child, env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
     )  # fmt: skip
     os.close(child)
@@ -443,6 +443,8 @@ def test_interrupt_says_how_to_resume_and_resume_works(tmp_path, files):
     args = [
         "train",
         str(files[0]),
+        "--method",
+        "centroid",
         "--model",
         str(tmp_path / "m"),
         "--set",

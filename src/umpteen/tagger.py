@@ -291,6 +291,7 @@ class Tagger:
         parse_budget(self.budget)
         check_flag("tune", self.tune)
         self._check_held_out()
+        check_count("keep_rows", self.keep_rows, low=0)
         if method is None or method == AUTO:
             return None
         if self.budget is not None or self.tune:

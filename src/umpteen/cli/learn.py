@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from umpteen.cli.options import ModelArgument, ThreadsOption
+from umpteen.cli.options import ModelArgument, ThreadsOption, print_text
 
 
 def command(
@@ -53,7 +53,7 @@ def command(
     if target is None and read_version(model) != version:
         raise ModelError(f"{model}: was changed by somebody else meanwhile; run the command again")
     tagger.save(model if target is None else target, overwrite=target is None)
-    typer.echo(f"learnt     {len(found):,} corrections ({seconds:.1f} s)")
+    print_text(f"learnt     {len(found):,} corrections ({seconds:.1f} s)")
     if new := tagger.classes_[n_old : n_old + 20]:
-        typer.echo(f"labels     {n_old:,} as before, and new: {', '.join(new)}")
-    typer.echo(f"model      {model if target is None else target}")
+        print_text(f"labels     {n_old:,} as before, and new: {', '.join(new)}")
+    print_text(f"model      {model if target is None else target}")
