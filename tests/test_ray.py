@@ -22,7 +22,7 @@ import scipy.sparse as sp
 import umpteen
 from umpteen.engines import make_engine
 from umpteen.engines.base import Task
-from umpteen.errors import MissingExtraError, ModelError, ParamError, ShardError, UmpteenError
+from umpteen.errors import MissingExtraError, ModelChangedError, ModelError, ParamError, ShardError, UmpteenError
 from umpteen.methods import METHODS, method_class
 from umpteen.methods.training import ShardWork
 from umpteen.methods.training_data import TrainingData
@@ -438,6 +438,30 @@ def test_a_model_held_in_parts_survives_its_node(engine, cluster, work, monkeypa
             other.predict_topk(data.X[:, :50], engine=held)
     with pytest.raises(ParamError, match="a held model can only be used within its with-block"):
         model.predict_topk(data.X, 5, engine=held)
+
+
+@quiet
+def test_versions_of_a_held_model_are_never_mixed(engine, cluster, tiny, tmp_path):
+    """Same shapes, other weights: neither a part that is opened anew nor the caller's model may be of another one."""
+    path = tmp_path / "held.model"
+    one = umpteen.Centroid(labels_per_shard=10).fit(tiny.X, tiny.Y, path)
+    opened = umpteen.load(path)
+    two = umpteen.Centroid(labels_per_shard=10).fit(tiny.X * np.float32(0.5), tiny.Y[::-1])
+    node = cluster.add_node(4)
+    with engine.hold(path, parts=4) as held:
+        for model in (one, opened, umpteen.Centroid(labels_per_shard=10).fit(tiny.X, tiny.Y)):
+            np.testing.assert_array_equal(model.predict_topk(tiny.X, engine=held)[1], one.predict_topk(tiny.X)[1])
+        two.save(path, overwrite=True)
+        for model in (two, umpteen.load(path)):
+            with pytest.raises(ModelChangedError, match=r"the model held, version \w{12}, is another than this one"):
+                model.predict_topk(tiny.X, engine=held)
+        np.testing.assert_array_equal(opened.predict_topk(tiny.X, engine=held)[1], one.predict_topk(tiny.X)[1])
+        import ray
+
+        ray.kill(held._actors[1], no_restart=False)  # opened anew, from what is there by now
+        with pytest.raises(UmpteenError, match=r"could not be scored: .*"):
+            opened.predict_topk(tiny.X, engine=held)
+    cluster.kill_node(node)
 
 
 @quiet

@@ -62,7 +62,7 @@ class ModelCorruptError(ModelError, ValueError):
 
 
 class ModelChangedError(ModelError):
-    """The model was replaced again and again while it was opened."""
+    """The model was replaced again and again while it was opened, or while its parts are held."""
 
 
 class ModelUnfinishedError(ModelError):

@@ -24,6 +24,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -43,13 +44,14 @@ from umpteen.engines.base import (
     Work,
     largest_first,
 )
-from umpteen.errors import MissingExtraError, ModelError, ParamError, UmpteenError
+from umpteen.errors import MissingExtraError, ModelChangedError, ModelError, ParamError, UmpteenError
 from umpteen.memory import format_bytes
 from umpteen.models.families import scorer_class
 from umpteen.models.partial import Divisible, Merger, RankingMerger, share_out, take_part
 from umpteen.models.scorer import Ranking, Scorer
 from umpteen.params import check_count, check_flag
 from umpteen.storage.remote import is_url, open_model
+from umpteen.storage.store import fingerprint_parts
 
 WRITERS = ("driver", "workers")
 _ROWS_PER_BLOCK = 4096
@@ -287,7 +289,7 @@ class HeldModel(Engine):
 
         self.engine.__enter__()
         try:
-            reader = open_model(self.path)
+            reader = self._reader = open_model(self.path)
             manifest, names = reader.manifest, reader.shard_names
             missing = [key for key in ("n_features", "n_labels", "family", "params") if key not in manifest]
             if missing or "candidates" in manifest:
@@ -299,6 +301,7 @@ class HeldModel(Engine):
                 raise ParamError(f"{self.path}: a {family.family} model cannot be held in parts")
             parts = [reader.part(name) for name in names]
             model: Any = family.from_parts(parts, *self._shape).configured(manifest["params"])
+            self._settings = model.settings()
             nodes = self.engine.nodes()
             shares = share_out(model, self.parts or max(1, len(nodes)))
             room = max((node["Resources"].get("memory", 0) for node in nodes), default=0)
@@ -319,7 +322,7 @@ class HeldModel(Engine):
                 shards = [names[i] for i in share.shards]
                 self._actors.append(
                     holder.options(**options).remote(
-                        self.path, type(model), shards, self._shape, model.settings(), _signature()
+                        self.path, reader.version, type(model), shards, self._shape, self._settings, _signature()
                     )
                 )
             self._merger = ray.put(model.merger())
@@ -354,16 +357,12 @@ class HeldModel(Engine):
         include: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Ranking:
-        """The results of the held model; `model`, the same one opened here, is not used."""
+        """The results of the held model; `model`, which must be the same one opened here, is not used."""
         import ray
 
         if not self._actors:
             raise ParamError("a held model can only be used within its with-block")
-        shape = (getattr(model, "n_features", None), getattr(model, "n_labels", None))
-        if shape != self._shape:
-            raise ParamError(
-                f"{self.path}: the model held has {self._shape} features and labels, but this one has {shape}"
-            )
+        self._refuse_another(model)
         options: Any = {"exclude": exclude, "include": include, "threads": self._threads}
         # Merging a block is little work beside scoring it.
         merge: Any = ray.remote(_merge).options(num_cpus=_HARDLY_ANY, max_retries=self.engine.retries)
@@ -373,6 +372,32 @@ class HeldModel(Engine):
             return merge.remote(self._merger, rows, top_k, options, *answers)
 
         return _in_blocks(X, top_k, submit, 4)
+
+    def _refuse_another(self, model: Scorer) -> None:
+        """Names, counts and preprocessing are those of the caller's model, so it must be the one that is held."""
+        shape = (getattr(model, "n_features", None), getattr(model, "n_labels", None))
+        if shape != self._shape:
+            raise ParamError(
+                f"{self.path}: the model held has {self._shape} features and labels, but this one has {shape}"
+            )
+        if model.settings() != self._settings:
+            raise ParamError(
+                f"{self.path}: the model held has the settings {self._settings}, but this one {model.settings()}"
+            )
+        if model.version is not None:
+            same = model.version == self._reader.version
+        else:
+            same = fingerprint_parts(model.to_parts()) == self._fingerprint
+        if not same:
+            raise ModelChangedError(
+                f"{self.path}: the model held, version {self._reader.version[:12]}, is another than this one; open "
+                "it again and hold it again"
+            )
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """Of what is held, for models that come from memory; reads all of it, once."""
+        return fingerprint_parts(self._reader.part(name) for name in self._reader.shard_names)
 
 
 # --- in the driver --------------------------------------------------------------------------------------------------
@@ -549,6 +574,7 @@ class _Holder:
     def __init__(
         self,
         path: PathLike,
+        version: str,
         family: type[Any],
         shards: list[str],
         shape: tuple[int, int],
@@ -557,6 +583,11 @@ class _Holder:
     ) -> None:
         _check_signature(signature)
         reader = open_model(path)
+        if reader.version != version:  # also when it is opened anew, after its node was lost
+            raise ModelChangedError(
+                f"{path}: must be version {version[:12]}, which the other parts hold, but was replaced by "
+                f"{reader.version[:12]}; hold it again"
+            )
         parts = [reader.part(name) for name in shards]
         self._n_bytes = sum(part.n_bytes for part in parts)
         self._part = family.from_some_parts(parts, *shape).configured(settings)

@@ -35,6 +35,8 @@ class Scorer(abc.ABC):
 
     n_features: int
     n_labels: int
+    #: The version of the model directory it was opened from (`ModelReader.version`); None for one made in memory.
+    version: str | None = None
 
     # --- storage ------------------------------------------------------------------------------------------------
 

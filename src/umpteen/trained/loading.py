@@ -23,7 +23,7 @@ def load_model(path: PathLike | ModelReader, *, checksums: bool = False) -> Trai
     parts = {name: reader.part(name) for name in reader.manifest["parts"] if name not in reader.shard_names}
     shards = [reader.part(name) for name in reader.shard_names]
     try:
-        return TrainedModel.open(reader.header, parts, shards)
+        model = TrainedModel.open(reader.header, parts, shards)
     except ModelError as error:
         raise type(error)(f"{reader.path}: {error}") from error
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -31,3 +31,5 @@ def load_model(path: PathLike | ModelReader, *, checksums: bool = False) -> Trai
         raise ModelCorruptError(
             f"{reader.path}: the manifest does not describe a {method} model ({error})"
         ) from error
+    model.scorer.version = reader.version
+    return model
