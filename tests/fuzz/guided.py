@@ -64,7 +64,6 @@ def seeds(target: str) -> Iterator[bytes]:
 def guide(target: str, corpus: Path, seconds: int, engine: str) -> None:
     """One round of a guided fuzzer, in this process; ends it."""
     if engine == "own":
-        TARGETS[target](b"\0" * 8)
         own.guide(TARGETS[target], corpus, seconds)
         return
     import atheris

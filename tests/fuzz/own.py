@@ -10,6 +10,7 @@ import os
 import random
 import resource
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -75,10 +76,12 @@ def change(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
 
 def guide(target: Callable[[bytes], Any], corpus: Path, seconds: float) -> None:
     """One round; ends the process with 1 if something is found, which is then kept beside the corpus."""
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
     draw = random.Random(os.urandom(8))
     coverage, tried, began = Coverage(), 0, time.monotonic()
+    threading.settrace(coverage._enter)  # of servers, which begin with the first input
+    coverage.run(target, b"\0" * 8)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
     inputs = [file.read_bytes()[:MOST_BYTES] for file in sorted(corpus.iterdir())]
     waiting, kept = list(inputs), list[bytes]()
     while waiting or time.monotonic() - began < seconds:
