@@ -413,7 +413,8 @@ def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):
 def test_a_progress_bar_with_an_estimate_at_a_terminal(tmp_path, files):
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [*UMPTEEN, "train", files[0], "--method", "centroid", "--model", str(tmp_path / "m"), "--set", "labels_per_shard=1"],
+        [*UMPTEEN, "train", files[0], "--method", "centroid", "--model", str(tmp_path / "m"),
+         "--set", "labels_per_shard=1"],
         stdout=subprocess.PIPE, stderr=child, env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
     )  # fmt: skip
     os.close(child)
