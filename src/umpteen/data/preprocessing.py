@@ -37,7 +37,7 @@ class Preprocessing:
     normalize
         Scale rows to unit Euclidean length.
     bias
-        The value of the constant column; 0 for none.
+        The value of the constant column; 0 leaves it out.
     power
         From 0 to 1. Values are raised to this power and keep their sign: 0.5 damps large values; 0 leaves only signs.
     """

@@ -57,7 +57,7 @@ class DiSMEC(DualOneVsRest):
     penalty
         "l2" as above, or "l1": Σ|w_f| + |b| instead of the squares. With "l1" most weights are 0, and accuracy drops.
     bias
-        The value of the constant feature; 0 for none.
+        The value of the constant feature; 0 leaves it out.
     solver
         "newton" stops when the gradient has shrunk to ``eps · min(n⁺, n⁻) / n`` of that at zero, LIBLINEAR's rule.
         "dual" stops when the duality gap shows the objective is within ``eps / 10`` of its minimum. "auto" uses the

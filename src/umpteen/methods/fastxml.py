@@ -64,7 +64,7 @@ class FastXML(Method):
         What the rankings optimise: "ndcg" over all labels, or "ndcg5" or "precision5" over the first five, which the
         paper shows to be worse.
     bias
-        The value of the constant feature; 0 for none.
+        The value of the constant feature; 0 leaves it out.
     eps, max_outer, max_inner
         The training of w ends when violations are ``eps · min(n⁺, n⁻) / n`` of those at zero (LIBLINEAR's rule), or
         after `max_outer` quadratic models with `max_inner` passes over each. Only the sign of w·x counts, so the

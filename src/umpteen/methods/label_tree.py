@@ -83,7 +83,7 @@ class LabelTree(Method):
     prune
         Weights smaller than this are dropped. 0 keeps all.
     bias
-        The value of the constant feature; 0 for none.
+        The value of the constant feature; 0 leaves it out.
     eps
         A child is solved when the gradient has shrunk to ``eps · min(n⁺, n⁻) / n`` of that at zero, LIBLINEAR's rule.
     max_rounds

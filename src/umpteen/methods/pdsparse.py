@@ -113,7 +113,7 @@ class PDSparse(LabelBlocks):
         Whether to solve the problem again without λ, on the features and labels that were found: True, False or
         "auto", which keeps what is better on held-out rows; without such rows "auto" means False.
     heldout
-        Share of rows held out to decide when to stop and whether to post-solve; 0 for none.
+        Share of rows held out to decide when to stop and whether to post-solve; 0 holds out none.
     patience
         Training stops after this many passes without a gain on held-out rows, but not before three times as many, and
         returns to the best pass.
@@ -124,7 +124,7 @@ class PDSparse(LabelBlocks):
     average
         Whether the model is the mean of W after each pass, with weight t³ for pass t, or W after the last.
     bias
-        The value of a constant feature; 0 for none, as in the paper.
+        The value of a constant feature; 0 leaves it out, as in the paper.
     normalize, tfidf, power
         Preprocessing, in this order: raise values to `power`, from 0 to 1 (0.5 damps large values); with `tfidf`,
         weight counts by inverse document frequency; with `normalize`, scale rows to unit length.

@@ -71,7 +71,7 @@ class PPDSparse(DualOneVsRest):
         Weights smaller than this are dropped from the solution. The default is small, because the L1 term already
         makes weights zero.
     bias
-        The value of the constant feature; 0 for none.
+        The value of the constant feature; 0 leaves it out.
     eps
         A label is done when its duality gap is at most this share of its objective.
     max_rounds

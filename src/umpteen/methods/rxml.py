@@ -122,7 +122,7 @@ class RXML(Method):
         (``pip install 'umpteen[ann]'``), for clusters with very many rows; `model_.scorer.recall` says what
         it misses.
     bias
-        The value of the constant feature; 0 for none.
+        The value of the constant feature; 0 leaves it out.
     seed
         Seeds clusters, ties, starts and the choice of held-out rows.
     normalize, tfidf, power

@@ -237,7 +237,7 @@ class RXMLGlobal(Method):
     iterations, tolerance
         When training ends: after `iterations`, or when the gradient is `tolerance` times that at the start.
     bias
-        The value of the constant feature; 0 for none.
+        The value of the constant feature; 0 leaves it out.
     seed
         Seeds the start.
     normalize, tfidf, power

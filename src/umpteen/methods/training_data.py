@@ -19,7 +19,7 @@ class TrainingData:
 
     X: Csr  # preprocessed, without the bias column
     Y: Csr
-    bias: float  # the value of the bias column; 0 for none
+    bias: float  # the value of the bias column; 0 if there is none
     negative_weight: float = 1.0  # how many times a row counts for the labels it lacks
 
     @cached_property
