@@ -239,6 +239,17 @@ def test_a_resumed_run_makes_the_same_choice(tmp_path, monkeypatch, n_whole):
     assert read_manifest(tmp_path / "m")["chosen"] == begun.as_header()
 
 
+def test_what_is_chosen_can_be_calibrated(tmp_path, tiny):
+    umpteen.write_xc(tiny, tmp_path / "t.txt")
+    done = CliRunner().invoke(
+        app, ["train", str(tmp_path / "t.txt"), "--model", str(tmp_path / "m"), "--calibration", "3"]
+    )
+    assert done.exit_code == 0, done.output
+    model = umpteen.load(tmp_path / "m")
+    assert model.calibration.n_rows == tiny.n_rows
+    assert not (tmp_path / "m.calibration").exists()
+
+
 def test_a_run_begun_with_a_named_method_is_not_taken_over(tmp_path, monkeypatch):
     def stop(*_):
         raise RuntimeError("stopped")

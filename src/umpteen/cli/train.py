@@ -123,6 +123,7 @@ def command(
     from umpteen.choosing.budget import parse_budget
     from umpteen.choosing.choice import AUTO
     from umpteen.data.files import read_names
+    from umpteen.methods.held_out import check_calibration, draw_held_out, first_fold
     from umpteen.storage.remote import is_url
     from umpteen.storage.store import refuse_finished
 
@@ -159,9 +160,10 @@ def command(
     held_out = None
     if valid is not None:  # before the long work, not after it
         held_out = read_alike(valid, data.n_features, data.n_labels, labels=valid_labels, **options)
+    how = parse_number(calibration) or 0
+    check_calibration(how)
     if estimator is not None:
         with writing(model):
-            how = parse_number(calibration) or 0
             estimator.fit(
                 data.X, data.Y, model, label_names=names, calibration=how, resume=resume, progress=True,
                 keep_rows=keep_rows,
@@ -173,12 +175,17 @@ def command(
         from umpteen.choosing.training import train_choice
 
         describe_data_read(train, data, time.perf_counter() - started)
-        choice = read_choice(model) or choose_method(data.X, data.Y, budget, threads, seed=seed or 0, tune=tune)
-        print_text(str(choice.computing(threads=threads, engine=where)))
+        choice = read_choice(model, first_fold(model))
+        if choice is None:
+            trainings = 1 + len(draw_held_out(data.Y, how, 0))
+            choice = choose_method(data.X, data.Y, budget, threads, seed=seed or 0, trainings=trainings, tune=tune)
+        choice = choice.computing(threads=threads, engine=where)
+        print_text(str(choice))
         with writing(model):
             trained = train_choice(
-                choice, data.X, data.Y, model, label_names=names, resume=resume, progress=True, keep_rows=keep_rows
-            )
+                choice, data.X, data.Y, model, label_names=names, resume=resume, progress=True, keep_rows=keep_rows,
+                calibration=how,
+            )  # fmt: skip
     if held_out is not None:
         from umpteen.cli.evaluate import evaluate_model
 
