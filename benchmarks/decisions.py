@@ -89,12 +89,10 @@ def decisions(n_texts: int = 6000) -> str:
     return table(["set", "OneVsRest(LinearSVC)", "DiSMEC", "DiSMEC, calibrated", "five for every row"], rows)
 
 
+PARTS = {
+    "probabilities": ("Probabilities of few texts", probabilities),
+    "decisions": ("Micro F1 of the labels given, 6,000 training texts", decisions),
+}
+
 if __name__ == "__main__":
-    run_parts(
-        "decisions",
-        "Probabilities and decisions",
-        {
-            "probabilities": ("Probabilities of few texts", probabilities),
-            "decisions": ("Micro F1 of the labels given, 6,000 training texts", decisions),
-        },
-    )
+    run_parts("decisions", "Probabilities and decisions", PARTS)
