@@ -34,7 +34,7 @@ MARKS = {
     "data": {"bibtex", "compared", "cooking", "eurlex", "nuclei"},
     "process": {"browser", "cluster", "compared", "small_disk"},
     "foreign": {"browser", "cluster", "compared"},
-    "slow": {"eurlex", "members"},
+    "slow": {"cook", "eurlex", "members"},
 }
 
 

@@ -223,6 +223,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cls, tiny, tmp_path):
     same_bytes(tmp_path / "grown", tmp_path / "at once")
 
 
+@pytest.mark.slow
 def test_old_shards_are_mapped_not_read(tmp_path):
     """What it takes to grow a model does not depend on how large it is."""
     import tracemalloc

@@ -162,6 +162,7 @@ def test_no_memory_at_all(tiny, monkeypatch):
         umpteen.choose_method(tiny.X, tiny.Y)
 
 
+@pytest.mark.slow
 def test_dense_rows_may_get_methods_for_dense_rows():
     data = umpteen.make_synthetic(1200, 20, 8, labels_per_row=2, features_per_row=5, seed=3)
     X = np.random.default_rng(0).random(data.X.shape, np.float32) + data.X.toarray()

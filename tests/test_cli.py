@@ -398,6 +398,7 @@ def test_a_blend_is_not_pruned(capsys, monkeypatch, tmp_path, tiny):
     assert err == "error: only linear models have weights to prune, but this model's family is blend\n"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):
     done = subprocess.run(
@@ -409,6 +410,7 @@ def test_no_progress_bar_where_there_is_no_terminal(tmp_path, files):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_progress_bar_with_an_estimate_at_a_terminal(tmp_path, files):
     parent, child = pty.openpty()
@@ -432,6 +434,7 @@ def test_a_progress_bar_with_an_estimate_at_a_terminal(tmp_path, files):
     assert b"left" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_interrupt_says_how_to_resume_and_resume_works(tmp_path, files):
     code = (
@@ -468,6 +471,7 @@ def test_interrupt_says_how_to_resume_and_resume_works(tmp_path, files):
     assert "16 shards" in run(*args, "--resume")
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_output_to_a_reader_that_leaves(files, model):
     command = " ".join(f"'{part}'" for part in [*UMPTEEN, "predict", model, files[1]])

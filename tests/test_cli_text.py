@@ -131,6 +131,7 @@ def test_options_of_numbers_are_refused(corpus, tmp_path):
         run("train", corpus, "--one-based", "--model", tmp_path / "m")
 
 
+@pytest.mark.slow
 def test_the_demo(tmp_path):
     out = run("demo", tmp_path / "d", "--package", "email", "--package", "logging", "--threads", "2")
     for expected in (
@@ -156,6 +157,7 @@ def test_the_demo(tmp_path):
         run("demo", tmp_path / "d")
 
 
+@pytest.mark.slow
 def test_the_demo_corpus_is_the_same_each_time():
     one, two = (gather_corpus(200, packages=["asyncio"]) for _ in range(2))
     assert one.texts == two.texts

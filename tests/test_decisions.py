@@ -46,6 +46,7 @@ def test_two_labels_that_are_far_apart_are_told_apart(method, n_texts):
         assert tagger.predict([text]) == [[right]]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(("n_texts", "error"), [(50, 0.06), (200, 0.05), (1000, 0.05)])
 def test_probabilities_hold_on_few_texts(cooking, n_texts, error):  # noqa: F811
@@ -143,6 +144,7 @@ def test_decisions_are_as_good_as_one_vs_rest_of_scikit_learn(cooking):  # noqa:
     assert f1_score(tY, method.predict(tX, 5), average="micro", zero_division=0) < peer  # five for every row
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_one_decision_wherever_one_asks(cooking, tmp_path):  # noqa: F811
     train, test = cooking

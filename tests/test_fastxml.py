@@ -109,6 +109,7 @@ def real_nodes(data, count=12):
     yield np.sort(rng.permutation(data.n_rows)[:800]).astype(np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bibtex", "eurlex"])
 @pytest.mark.parametrize("params", [{}, {"w_updates": 3}, {"split_loss": "ndcg5"}, {"split_loss": "precision5"}])
 def test_no_step_raises_a_nodes_objective(request, name, params):

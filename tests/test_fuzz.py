@@ -56,6 +56,7 @@ def test_texts_that_were_kept():
         assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "n"), [("readers", 3000), ("http", 1000), ("sockets", 400)])
 def test_drawn_inputs(target, n):
     draw = random.Random(1)

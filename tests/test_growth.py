@@ -18,6 +18,8 @@ from .files import read_files
 from .test_cli_text import run
 from .test_tagger import cooking  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.slow
+
 GOLDFISH = (
     ["my goldfish looks sad", "feeding a goldfish", "how to roast a chicken"],
     [["goldfish"], ["goldfish"], []],

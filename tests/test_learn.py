@@ -18,6 +18,8 @@ from .test_cli_text import run
 from .test_growth import probability, write_lines
 from .test_tagger import cooking  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def saved(cooking, tmp_path_factory):  # noqa: F811

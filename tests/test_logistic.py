@@ -101,6 +101,7 @@ def test_the_objective_falls_with_every_step(bibtex, C, cost):
     assert falls > 3 * 64
 
 
+@pytest.mark.slow
 def test_many_features():
     data = umpteen.make_synthetic(300, 120_000, 40, features_per_row=30, seed=3)
     X, Y = unit(data.X), data.Y.toarray() > 0

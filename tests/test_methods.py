@@ -27,6 +27,7 @@ FEWER = {
 every_method = pytest.mark.parametrize("cls", ALL, ids=list(METHODS))
 
 
+@pytest.mark.slow
 @every_method
 def test_works_in_a_pipeline_and_a_grid_search(cls, tiny):
     from sklearn.model_selection import GridSearchCV
@@ -106,6 +107,7 @@ def test_pruned_models_are_smaller_and_whole(cls, tiny, tmp_path):
         cls().pruned(0.1)
 
 
+@pytest.mark.slow
 def test_pruning_to_a_directory_takes_the_memory_of_a_shard(tmp_path):
     import tracemalloc
 

@@ -28,6 +28,7 @@ def few(most):
     return st.lists(numbers, min_size=1, max_size=most).map(lambda values: np.array(values, np.float64))
 
 
+@pytest.mark.slow
 @given(few(4), few(3), st.floats(0.01, 4))
 def test_the_projection_is_that_of_a_general_qp_solver(b, c, C):
     x, y = _native.project_two_simplices(b, c, C)

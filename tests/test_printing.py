@@ -15,6 +15,8 @@ import pytest
 import umpteen
 from umpteen.printing import format_json, printable
 
+pytestmark = pytest.mark.slow
+
 EVIL = "\x1b]0;owned\x07\x1b[31mred\x9b2J"
 LONE = "half \ud83d"
 NAMES = [EVIL, LONE, "\u202egnirts", "plain é 魚 👩‍👩‍👧"]

@@ -164,6 +164,7 @@ def test_empty_file_directory_and_missing_file(tmp_path):
         umpteen.read_xc(tmp_path / "nowhere.txt")
 
 
+@pytest.mark.slow
 def test_a_row_with_a_million_features(tmp_path):
     n = 1_000_000
     order = np.random.default_rng(0).permutation(n)
@@ -174,6 +175,7 @@ def test_a_row_with_a_million_features(tmp_path):
     np.testing.assert_array_equal(data.X.data, np.arange(n) % 97 + 1)
 
 
+@pytest.mark.slow
 def test_random_bytes_never_do_worse_than_an_error(tmp_path):
     rng = np.random.default_rng(1)
     alphabet = np.frombuffer(b"0123456789:,.-+eE \t\n\r#naif\x00\xff", np.uint8)
@@ -192,6 +194,7 @@ def test_random_bytes_never_do_worse_than_an_error(tmp_path):
     assert outcomes == {"read", "refused"}
 
 
+@pytest.mark.slow
 def test_matches_the_slow_twin_on_any_number_of_threads(tmp_path):
     rng = np.random.default_rng(2)
     lines = []

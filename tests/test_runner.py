@@ -36,6 +36,7 @@ def has_bibtex(monkeypatch):
     monkeypatch.setenv("UMPTEEN_DATA", str(data_root()))
 
 
+@pytest.mark.slow
 def test_figures_are_kept_for_the_page(tmp_path, has_bibtex):
     (tmp_path / "b.toml").write_text('name = "Bibtex"\nmethods = ["centroid"]\n')
     run("run", tmp_path / "b.toml", "--output", tmp_path / "out", "--result", tmp_path / "kept" / "b.json",

@@ -149,6 +149,7 @@ def test_expect_continue_head_and_upgrade(port):
 # --- too slow ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_slow_and_silent_connections_are_ended(served_models):
     with server(served_models, timeout=1.0, idle_timeout=1.0) as (port, _):
         silent, half, trickling, body, idle = (connect(port, 30) for _ in range(5))
@@ -180,6 +181,7 @@ def test_slow_and_silent_connections_are_ended(served_models):
                 connection.close()
 
 
+@pytest.mark.slow
 def test_the_clock_goes_on_whatever_happens_to_it(served_models, caplog):
     """One look that fails is not the last one."""
     with server(served_models, timeout=1.0) as (port, app):

@@ -79,6 +79,7 @@ SPECIAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPECIAL)
 @pytest.mark.parametrize("name", ["manifest.json", "shard-00001/weights.npy"])
 def test_special_files_are_refused_at_once(one, kind, name):
@@ -304,6 +305,7 @@ def test_what_is_damaged_is_not_tried_again(one, monkeypatch):
     assert waits == []
 
 
+@pytest.mark.slow
 def test_many_arrays_take_no_descriptors(tmp_path, tiny):
     """A mapping needs none; Python's own mmap would keep one for each array."""
     resource = pytest.importorskip("resource")
@@ -471,6 +473,7 @@ def _numbers(value, path):
         yield path
 
 
+@pytest.mark.slow
 def test_records_of_parts_are_bounded_too(tmp_path, tiny):
     """On resuming, a record that is not as it must be is a damaged shard, which is trained again."""
 

@@ -194,6 +194,7 @@ def test_fit_to_a_directory_is_the_same_model(tmp_path):
     assert read_files(tmp_path / "a", "*.npy") == read_files(tmp_path / "b", "*.npy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_whole", [1, 3, 11], ids=["in the first model", "in the second", "in the last"])
 def test_an_interruption_costs_nothing_that_was_finished(tmp_path, monkeypatch, n_whole):
     make = lambda: umpteen.Tagger(umpteen.DiSMEC(labels_per_shard=2, threads=1))  # noqa: E731

@@ -119,11 +119,13 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", SETTINGS, ids=str)
 def test_equal_to_sklearn_on_real_text(nuclei, params):
     compare(nuclei[:1500], nuclei[1500:1800], **params)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["StackExchange-Cooking", "Debian-Tags", "Tate-Subjects"])
 def test_equal_to_sklearn_on_whole_corpora(name):

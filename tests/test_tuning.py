@@ -65,6 +65,7 @@ def test_a_start_from_fewer_rows_saves_rounds_and_ends_at_the_same_optimum(bibte
         assert visits[2] < visits[1] < visits[0]
 
 
+@pytest.mark.slow
 def test_bad_trials_are_given_up_and_a_journal_goes_on(bibtex, tmp_path, monkeypatch):
     train, _ = bibtex
     options = {"metric": "P@1", "journal": tmp_path / "j", "threads": 2}
