@@ -21,18 +21,9 @@ from umpteen.errors import MemoryLimitError, ModelCorruptError, ParamError, Shar
 from umpteen.storage.manifest import read_manifest
 
 from .conftest import data_root
+from .test_cli_text import LABELS, TEXTS, run
 
-TEXTS = ["herring quotas in the north sea", "cod quotas in the sea", "a tax on wine", "wine and beer tax", "the sea"]
-LABELS = [["fish", "sea"], ["fish", "sea"], ["tax", "wine"], ["tax", "wine"], ["sea"]]
 SHORT = TEXTS * 8, LABELS * 8
-
-
-def run(*args, code=0):
-    result = CliRunner().invoke(app, [str(arg) for arg in args])
-    if code == 0 and result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 @pytest.fixture(scope="module")

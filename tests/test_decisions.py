@@ -233,3 +233,9 @@ def test_evaluation_has_measures_of_decisions(tmp_path):
     assert metrics.decisions.micro.recall == pytest.approx(100 * 19 / 20)  # a label the model does not know is missed
     assert metrics.as_dict()["decisions"]["threshold"] == tagger.model_.calibration.threshold
     assert "labels given, from 0." in str(metrics)
+
+
+def test_training_without_calibration_leaves_what_lies_beside_the_model(tmp_path):
+    (tmp_path / "m.calibration").mkdir()
+    umpteen.Tagger("dismec", calibration=0).fit(*two_labels(20), tmp_path / "m")
+    assert (tmp_path / "m.calibration").exists()

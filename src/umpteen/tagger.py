@@ -29,15 +29,8 @@ from umpteen.explaining import TextExplanation, explain_in_words
 from umpteen.growing import add_new_labels, learn_texts
 from umpteen.methods import METHODS, method_class, method_of
 from umpteen.methods.base import COMPUTE_PARAMS, Method
-from umpteen.methods.held_out import (
-    calibrate_held_out,
-    calibration_dir,
-    check_calibration,
-    draw_held_out,
-    first_fold,
-    forget,
-)
-from umpteen.methods.training import check_keep_rows, train_model
+from umpteen.methods.held_out import check_calibration, draw_held_out, first_fold, train_calibrated
+from umpteen.methods.training import check_keep_rows
 from umpteen.models.scorer import Ranking
 from umpteen.params import check_count, check_flag, check_share
 from umpteen.progress import Listener
@@ -267,22 +260,13 @@ class Tagger:
                 self.features_ = features
                 return self
         check_keep_rows(method, self.keep_rows)
-        # Models that are only tested stay beside the last one until that is finished: an interruption loses none.
-        beside = calibration_dir(model_dir)
-        found = calibrate_held_out(
-            method, data.X, data.Y, draw_held_out(data.Y, self.calibration, self.seed), beside=beside,
-            as_new=None if features is None else features.as_new, resume=resume, progress=progress,
-            extra_header=chosen,
-        )  # fmt: skip
-        if found is not None:
-            parts["calibration"] = found
-        self.model_ = train_model(
-            type(method)(**method.get_params()), data.X, data.Y, model_dir,
+        self.model_ = train_calibrated(
+            type(method)(**method.get_params()), data.X, data.Y, model_dir, calibration=self.calibration,
+            seed=self.seed, as_new=None if features is None else features.as_new, fold_header=chosen,
             label_names=data.label_names, resume=resume, progress=progress, extra_header=header, extra_parts=parts,
             keep_rows=self.keep_rows,
         )  # fmt: skip
         self.features_ = features
-        forget(beside)
         return self
 
     def _check(self) -> Method | None:

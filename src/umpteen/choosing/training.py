@@ -9,7 +9,7 @@ from umpteen.choosing.choice import ENTRY, Choice
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import as_csr
 from umpteen.errors import ParamError
-from umpteen.methods.held_out import calibrate_held_out, calibration_dir, draw_held_out, forget
+from umpteen.methods.held_out import train_calibrated
 from umpteen.methods.training import train_model
 from umpteen.progress import Listener
 from umpteen.storage.store import Part
@@ -38,20 +38,11 @@ def train_choice(
     extra_header = {**(extra_header or {}), ENTRY: choice.as_header()}
     copies = [type(method)(**method.get_params()) for method in choice.methods]
     if choice.blend is None:
-        X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
-        beside, parts = calibration_dir(model_dir), dict(extra_parts or {})
-        found = calibrate_held_out(
-            copies[0], X, Y, draw_held_out(Y, calibration, 0), beside=beside, resume=resume, progress=progress,
-            extra_header={ENTRY: extra_header[ENTRY]},
+        return train_calibrated(
+            copies[0], as_csr(X, "X"), as_csr(Y, "Y", values=False), model_dir, calibration=calibration,
+            fold_header={ENTRY: extra_header[ENTRY]}, label_names=label_names, resume=resume, progress=progress,
+            extra_header=extra_header, extra_parts=extra_parts, keep_rows=keep_rows,
         )  # fmt: skip
-        if found is not None:
-            parts["calibration"] = found
-        model = train_model(
-            copies[0], X, Y, model_dir, label_names=label_names, resume=resume, progress=progress,
-            extra_header=extra_header, extra_parts=parts, keep_rows=keep_rows,
-        )  # fmt: skip
-        forget(beside)
-        return model
     if keep_rows:
         raise ParamError(f"keep_rows must be 0 for a blend, to which no labels are added, but is {keep_rows}")
     members = [

@@ -298,7 +298,8 @@ def _decode(line: bytes, path: PathLike, number: int) -> str:
         raise DataError(f"{path}:{number}: text must be UTF-8, but byte {byte:#04x} is not") from error
 
 
-def _iter_jsonl(path: PathLike, fields: _Fields) -> Iterator[Record]:
+def iter_json_lines(path: PathLike) -> Iterator[tuple[str, Any]]:
+    """What each line of a file holds, and where it stands, for messages; blank lines are left out."""
     for number, line in enumerate(_iter_lines(path), start=1):
         if line.isspace():
             continue
@@ -309,6 +310,11 @@ def _iter_jsonl(path: PathLike, fields: _Fields) -> Iterator[Record]:
             raise DataError(f"{where}: column {error.colno}: not valid JSON ({error.msg})") from error
         except (RecursionError, ValueError) as error:  # nested too deep, a number of too many digits
             raise DataError(f"{where}: not readable JSON ({error})") from error
+        yield where, row
+
+
+def _iter_jsonl(path: PathLike, fields: _Fields) -> Iterator[Record]:
+    for where, row in iter_json_lines(path):
         if not isinstance(row, dict):
             raise DataError(f"{where}: a line must hold a JSON object, but holds {_show(row)}")
         yield fields.read(row, where)

@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from umpteen.data.corpus import _iter_lines
+from umpteen.data.corpus import iter_json_lines
 from umpteen.data.files import PathLike
 from umpteen.errors import DataError
 
@@ -71,21 +70,7 @@ class Correction:
 
 def read_corrections(path: PathLike) -> list[Correction]:
     """The corrections in a file of JSON lines, compressed or not."""
-    return list(_iter_corrections(path))
-
-
-def _iter_corrections(path: PathLike) -> Iterator[Correction]:
-    for number, line in enumerate(_iter_lines(path), start=1):
-        if line.isspace():
-            continue
-        where = f"{path}:{number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{where}: column {error.colno}: not valid JSON ({error.msg})") from error
-        except (RecursionError, ValueError) as error:  # nested too deep, a number of too many digits
-            raise DataError(f"{where}: not readable JSON ({error})") from error
-        yield Correction.from_json(row, where)
+    return [Correction.from_json(row, where) for where, row in iter_json_lines(path)]
 
 
 def _read_names(row: Mapping[str, Any], name: str, where: str) -> list[str]:

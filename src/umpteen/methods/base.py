@@ -22,20 +22,12 @@ from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import ModelCorruptError, ModelFormatError, ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.estimator import Estimator
-from umpteen.methods.held_out import (
-    calibrate_held_out,
-    calibration_dir,
-    check_calibration,
-    draw_held_out,
-    forget,
-)
-from umpteen.methods.training import check_training, train_model
+from umpteen.methods.held_out import check_calibration, train_calibrated
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Scorer
 from umpteen.progress import Listener
-from umpteen.storage.remote import is_url
-from umpteen.storage.store import Part, refuse_finished
+from umpteen.storage.store import Part
 from umpteen.trained.model import explain_newer
 
 #: Parameters for how to compute, not what: the model's bytes do not depend on them.
@@ -140,22 +132,10 @@ class Method(Estimator):
             against. Whoever has the model has these rows.
         """
         check_calibration(calibration)
-        X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
-        parts, beside = {}, None
-        if calibration != 0:
-            self.validate()
-            check_training(self, X, Y, Y.shape[1], label_names)
-            if model_dir is not None and not is_url(model_dir):
-                refuse_finished(model_dir)
-            beside = calibration_dir(model_dir)
-            masks = draw_held_out(Y, calibration, 0)
-            found = calibrate_held_out(self, X, Y, masks, beside=beside, resume=resume, progress=progress)
-            parts = {} if found is None else {"calibration": found}
-        self.model_ = train_model(
-            self, X, Y, model_dir, label_names=label_names, resume=resume, progress=progress, extra_parts=parts,
-            keep_rows=keep_rows,
+        self.model_ = train_calibrated(
+            self, as_csr(X, "X"), as_csr(Y, "Y", values=False), model_dir, calibration=calibration,
+            label_names=label_names, resume=resume, progress=progress, keep_rows=keep_rows,
         )  # fmt: skip
-        forget(beside)
         return self
 
     def facts(self) -> dict[str, Any]:

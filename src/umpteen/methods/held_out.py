@@ -17,12 +17,13 @@ from umpteen.data.matrix import Csr
 from umpteen.data.split import split_rows
 from umpteen.errors import ParamError
 from umpteen.evaluation.metrics import find_hits
-from umpteen.methods.training import train_model
+from umpteen.methods.training import check_training, train_model
 from umpteen.models.calibration import Calibration
 from umpteen.params import check_number
 from umpteen.progress import Listener
 from umpteen.storage.remote import is_url
-from umpteen.storage.store import Part
+from umpteen.storage.store import Part, refuse_finished
+from umpteen.trained.model import TrainedModel
 
 if TYPE_CHECKING:
     from umpteen.methods.base import Method
@@ -75,6 +76,56 @@ def draw_held_out(Y: Csr, calibration: Any, seed: int) -> list[Mask]:
         fold = np.random.default_rng(seed).permutation(n_rows) % int(min(calibration, n_rows))
         masks = [fold == i for i in range(int(fold.max()) + 1)]
     return [mask for mask in masks if (mask & has_labels).any() and (~mask & has_labels).any()]
+
+
+def train_calibrated(
+    method: Method,
+    X: Csr,
+    Y: Csr,
+    model_dir: PathLike | None = None,
+    *,
+    calibration: Any,
+    seed: int = 0,
+    as_new: Callable[[Csr, Csr], Csr] | None = None,
+    fold_header: Mapping[str, Any] | None = None,
+    label_names: Sequence[str] | None = None,
+    resume: bool = True,
+    progress: bool | Listener = False,
+    extra_parts: Mapping[str, Part] | None = None,
+    **options: Any,
+) -> TrainedModel:
+    """Trains models without the rows that `calibration` holds out, learns probabilities from them, then trains the
+    model that is kept, on all rows.
+
+    The first ones stay beside the last until that is finished, so that an interruption loses none.
+
+    Parameters
+    ----------
+    fold_header
+        More to keep in the manifests of the first ones.
+    label_names, resume, progress, extra_parts, options
+        As for `train_model`, of the last one.
+    """
+    beside, parts = None, dict(extra_parts or {})
+    if calibration != 0:  # all that can be wrong is found before the long work, not after it
+        method.validate()
+        check_training(method, X, Y, Y.shape[1], label_names)
+        if model_dir is not None and not is_url(model_dir):
+            refuse_finished(model_dir)
+        beside = calibration_dir(model_dir)
+        found = calibrate_held_out(
+            method, X, Y, draw_held_out(Y, calibration, seed),
+            beside=beside, as_new=as_new, resume=resume, progress=progress, extra_header=fold_header,
+        )  # fmt: skip
+        if found is not None:
+            parts["calibration"] = found
+    model = train_model(
+        method, X, Y, model_dir,
+        label_names=label_names, resume=resume, progress=progress, extra_parts=parts, **options,
+    )  # fmt: skip
+    if beside is not None:
+        shutil.rmtree(beside, ignore_errors=True)
+    return model
 
 
 def calibrate_held_out(
@@ -131,9 +182,3 @@ def first_fold(model_dir: PathLike | None) -> Path | None:
     """Where the first of these models is."""
     beside = calibration_dir(model_dir)
     return None if beside is None else beside / "fold-0"
-
-
-def forget(beside: Path | None) -> None:
-    """Removes the models that were only trained for calibration."""
-    if beside is not None:
-        shutil.rmtree(beside, ignore_errors=True)
