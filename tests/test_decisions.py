@@ -21,7 +21,7 @@ from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import find_hits
 from umpteen.methods.held_out import draw_held_out
 from umpteen.models.calibration import Calibration, _fit_logistic
-from umpteen.tagger import why_none
+from umpteen.tagging.rows import why_none
 
 from .test_tagger import cooking  # noqa: F401  (a fixture)
 

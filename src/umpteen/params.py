@@ -43,8 +43,10 @@ class Parameters:
                 raise ParamError(f"{cls.name} has no parameter {name!r}; its parameters are {', '.join(known)}")
 
     def __repr__(self) -> str:
-        defaults = self.param_defaults()
-        changed = {k: v for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]}
+        values = {name: (getattr(self, name), default) for name, default in self.param_defaults().items()}
+        changed = {
+            name: value for name, (value, default) in values.items() if value is not default and value != default
+        }
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
 
 

@@ -161,7 +161,8 @@ def contest_of_texts(
     """A comparison on texts: all programs get the same tf-idf rows."""
     from umpteen.comparing.running import Contest
     from umpteen.data.label_lists import encode_labels
-    from umpteen.tagger import DEFAULT_FEATURES, Tagger
+    from umpteen.tagger import Tagger
+    from umpteen.tagging.parameters import DEFAULT_FEATURES
     from umpteen.text.tfidf import Tfidf
 
     settings = DEFAULT_FEATURES | parse_settings(features, "--features")

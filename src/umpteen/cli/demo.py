@@ -133,7 +133,8 @@ def _train_all(
     from umpteen.choosing.choice import AUTO
     from umpteen.methods import method_class
     from umpteen.storage.store import ModelReader, keep_metrics
-    from umpteen.tagger import DEFAULT_FEATURES, Tagger
+    from umpteen.tagger import Tagger
+    from umpteen.tagging.parameters import DEFAULT_FEATURES
     from umpteen.text.tfidf import Tfidf
 
     taggers: dict[str, Tagger] = {}

@@ -47,7 +47,8 @@ def command(
     from rich.console import Console
     from rich.text import Text
 
-    from umpteen.tagger import Tagger, why_none
+    from umpteen.tagger import Tagger
+    from umpteen.tagging.rows import why_none
 
     tagger = Tagger.load(model)
     if text == "-":
@@ -73,7 +74,7 @@ def command(
             if explain:
                 console.print(explanations[rank])
         if not found:
-            print_text(why_none(float(rows.known_share()[0]), min_known))
+            print_text(why_none(float(rows.known_share[0]), min_known))
         if unknown:
             print_text(f"note: {unknown} of {n_words} words are unknown to the model", err=True)
     if html is not None:
@@ -87,7 +88,7 @@ def command(
             "words": n_words,
         }
         if not found:
-            facts["note"] = why_none(float(rows.known_share()[0]), min_known)
+            facts["note"] = why_none(float(rows.known_share[0]), min_known)
         if explain:
             facts["explanations"] = [part.as_dict() for part in explanations]
         write_json(json, facts)

@@ -216,7 +216,8 @@ def _make_tagger(
     tune: bool,
 ) -> Any:
     from umpteen.choosing.choice import AUTO
-    from umpteen.tagger import DEFAULT_FEATURES, Tagger
+    from umpteen.tagger import Tagger
+    from umpteen.tagging.parameters import DEFAULT_FEATURES
     from umpteen.text.tfidf import Tfidf
 
     settings = Tfidf(**DEFAULT_FEATURES).set_params(threads=threads, **parse_settings(features, "--features"))

@@ -21,7 +21,6 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError
 from umpteen.evaluation.report import frequency_chart
-from umpteen.explaining import TextExplanation, add_up
 from umpteen.models.explanation import Explanation
 from umpteen.models.scorer import Ranking
 from umpteen.serving import schema
@@ -33,7 +32,9 @@ from umpteen.serving.settings import Settings
 from umpteen.serving.versions import shorten
 from umpteen.storage.steady import MANIFEST
 from umpteen.storage.store import ModelReader
-from umpteen.tagger import Tagger, TextRows, is_answerable, load, why_none
+from umpteen.tagger import Tagger, load
+from umpteen.tagging.explaining import TextExplanation, add_up
+from umpteen.tagging.rows import TextRows, rank_rows, why_none
 from umpteen.trained.model import TrainedModel
 
 #: Decoded label names to keep; some are used again and again, and most of a million never.
@@ -65,16 +66,13 @@ class _Texts:
     unknown: list[int]
     known_share: list[float]
     least_known: list[float]
-    answered: NDArray[np.bool_]
 
     @classmethod
     def of(cls, rows: TextRows, least_known: NDArray[np.float64]) -> _Texts | None:
         if rows.words is None:
             return None
-        share = rows.known_share()
-        answered = is_answerable(share, least_known)
-        words = rows.words
-        return cls(words.total.tolist(), words.unknown.tolist(), share.tolist(), least_known.tolist(), answered)
+        unknown, total = rows.words
+        return cls(total.tolist(), unknown.tolist(), rows.known_share.tolist(), least_known.tolist())
 
     def write(self, row: int, results: bytes) -> bytes:
         """The end of an answer, after its results."""
@@ -154,10 +152,8 @@ class OpenModel:
         answers: list[Outcome] = [b""] * len(jobs)
         for key, members in groups.items():
             rows = [row for number in members for row in range(starts[number], starts[number + 1])]
-            X = given.X if len(groups) == 1 else given.X[rows]
-            labels, scores = self._rank(X, [jobs[number].options for number in members], *key)
-            if texts is not None:
-                labels = np.where(texts.answered[rows][:, None], labels, -1).astype(np.int32)
+            some = given if len(groups) == 1 else given.take(rows)
+            labels, scores = self._rank(some, least_known[rows], [jobs[number].options for number in members], *key)
             found = iter(self._write(labels, scores, [jobs[number] for number in members]))
             for number in members:
                 results = [next(found) for _ in jobs[number].documents]
@@ -166,7 +162,8 @@ class OpenModel:
 
     def _rank(
         self,
-        X: Csr,
+        rows: TextRows,
+        least_known: NDArray[np.float64],
         options: Sequence[schema.SuggestOptions],
         kind: str,
         threshold: str | None,
@@ -183,15 +180,18 @@ class OpenModel:
         elif threshold == "number":
             least = min(ask.threshold for ask in options)  # type: ignore[type-var]
         worth = _WORTH_THREADS if len(options) == 1 else _WORTH_THREADS_AMONG_MANY
-        threads = self._threads if X.shape[0] * self._pace.row_seconds > worth else 1
-        with self._pace.measure(X.shape[0], threads):
-            return self.model.rank(
-                X,
+        n_rows = rows.X.shape[0]
+        threads = self._threads if n_rows * self._pace.row_seconds > worth else 1
+        with self._pace.measure(n_rows, threads):
+            return rank_rows(
+                self.model,
+                rows,
                 top_k,
                 least,
                 self._ids(exclude) if exclude else None,
                 self._ids(include) if include is not None else None,
                 threads,
+                min_known=least_known,
             )
 
     def _write(
@@ -241,7 +241,7 @@ class OpenModel:
     # --- explain, search, describe ------------------------------------------------------------------------------
 
     def explain(self, ask: schema.ExplainRequest) -> bytes:
-        X, _ = self._to_rows([ask])
+        X = self._to_rows([ask]).X
         label = self._id(ask.label) if ask.label is not None else int(self.model.predict_topk(X, 1)[0][0, 0])
         if label < 0:
             raise Problem(404, "unknown_label", "no label can be ranked for this text, so none can be explained")

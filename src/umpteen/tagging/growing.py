@@ -6,27 +6,73 @@ none has a weight for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from umpteen.data.corrections import Correction
 from umpteen.data.files import PathLike
+from umpteen.data.label_lists import check_label_lists, encode_labels
 from umpteen.data.matrix import Csr
-from umpteen.errors import ParamError
+from umpteen.errors import DataError, ParamError
+from umpteen.methods import METHODS, method_of
+from umpteen.methods.base import COMPUTE_PARAMS, Method
 from umpteen.methods.correcting import Judgment, learn_corrections
 from umpteen.methods.growing import append_labels, widen
 from umpteen.methods.negatives import Background, shares_of_idf
 from umpteen.methods.one_vs_rest import OneVsRest
 from umpteen.progress import Listener
-from umpteen.tagger_storage import VOCABULARY
+from umpteen.tagging.storage import VOCABULARY
 from umpteen.text.growing import grow_vocabulary
 from umpteen.text.tfidf import Tfidf
 from umpteen.trained.model import TrainedModel
 
 #: Corrections learnt before texts are ranked again.
 _TOGETHER = 250
+
+
+def method_with(model: TrainedModel, recipe: Any) -> Any:
+    """The method that trained a model, with the model, and computing as a tagger's method does; None if unknown."""
+    method: Any = type(recipe).from_model(model) if isinstance(recipe, Method) else None
+    if method is None and model.method in METHODS:
+        method = method_of(model)
+    if isinstance(recipe, Method):  # how it computes, which models do not record
+        method.set_params(**{name: getattr(recipe, name) for name in COMPUTE_PARAMS})
+    return method
+
+
+def encode_new_labels(model: TrainedModel, labels: Iterable[Iterable[str]]) -> tuple[list[str], Csr]:
+    """The labels that a model lacks: their names, and Y."""
+    names, Y = encode_labels(
+        [name for name in row if name not in model.ids_by_name] for row in check_label_lists(labels)
+    )
+    if not names:
+        raise DataError("labels must include a label the model does not have, but it has all of them")
+    return names, Y
+
+
+def make_corrections(texts: Any, labels: Any, accepted: Any, rejected: Any, added: Any) -> list[Correction]:
+    """What `Tagger.learn` is given, as corrections: of one text, of several, or of rows by their numbers."""
+    one = isinstance(texts, str)
+    given = {"labels": labels, "accepted": accepted, "rejected": rejected, "added": added}
+    given = {name: [value] if one else value for name, value in given.items() if value is not None}
+    if not given or ("labels" in given and len(given) > 1):
+        raise ParamError("learn needs either labels or some of accepted, rejected and added")
+    rows = [texts] if one else list(texts)
+    lists = {name: check_label_lists(value) for name, value in given.items()}
+    for name, found in lists.items():
+        if len(found) != len(rows):
+            raise DataError(f"{name} must have a list for each of the {len(rows)} texts, but has {len(found)}")
+    return [
+        Correction.make(
+            row,
+            lists["labels"][i] if "labels" in lists else None,
+            *(lists[name][i] if name in lists else [] for name in ("accepted", "rejected", "added")),
+            where=f"text {i}",
+        )
+        for i, row in enumerate(rows)
+    ]
 
 
 def grow_features(model: TrainedModel, features: Tfidf, texts: Sequence[str]) -> tuple[TrainedModel, Tfidf, Csr]:

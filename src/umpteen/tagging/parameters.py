@@ -1,0 +1,101 @@
+"""A tagger's parameters by scikit-learn's rules, and what they must be."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from umpteen.choosing.budget import parse_budget
+from umpteen.choosing.choice import AUTO
+from umpteen.errors import ParamError
+from umpteen.methods import method_class
+from umpteen.methods.base import Method
+from umpteen.methods.held_out import check_calibration
+from umpteen.methods.training import check_keep_rows
+from umpteen.params import Parameters, check_count, check_flag
+from umpteen.tagging.storage import PRECOMPUTED, Untrainable
+from umpteen.text.tfidf import Tfidf
+
+#: Used where no features are given: a word that occurs ten times counts more than one that occurs once, but not ten
+#: times more.
+DEFAULT_FEATURES: dict[str, Any] = {"sublinear_tf": True}
+
+
+class TaggerParameters(Parameters):
+    """The parameters that `Tagger` takes and documents; those of its method and its features are inside them."""
+
+    name: ClassVar[str] = "Tagger"
+
+    method: Method | str | Untrainable | None
+    features: Any
+    calibration: float | str
+    seed: int
+    budget: float | str | None
+    tune: bool
+    keep_rows: int
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        params = super().get_params()
+        if deep:
+            for name in ("method", "features"):
+                if hasattr(params[name], "get_params"):
+                    params |= {f"{name}__{key}": value for key, value in params[name].get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ParamError(f"Tagger has no parameter {name!r}; its parameters are {', '.join(known)}")
+            owner, _, inner = name.partition("__")
+            if inner:
+                getattr(self, owner).set_params(**{inner: value})
+            else:
+                setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True, multi_output=True, single_output=False),
+            classifier_tags=ClassifierTags(multi_class=False, multi_label=True),
+            input_tags=InputTags(string=self.features != PRECOMPUTED, two_d_array=self.features == PRECOMPUTED),
+        )
+
+    # --- checks --------------------------------------------------------------------------------------------------
+
+    def check(self) -> Method | None:
+        """The method, None if it is to be chosen, checked like all parameters."""
+        method = self.method
+        parse_budget(self.budget)
+        check_flag("tune", self.tune)
+        self.check_held_out()
+        check_count("keep_rows", self.keep_rows, low=0)
+        if method is None or method == AUTO:
+            return None
+        if self.budget is not None or self.tune:
+            raise ParamError('budget and tune go with method="auto", but another method is given')
+        if isinstance(method, str):
+            method = method_class(method)()
+        if isinstance(method, Untrainable):
+            raise ParamError(f"this tagger was loaded and cannot be trained: {method.reason}; give it a method first")
+        if not isinstance(method, Method):
+            raise ParamError(f"method must be one of this package's methods, but is {method!r}"[:300])
+        check_keep_rows(method, self.keep_rows)
+        method.validate()
+        return method
+
+    def check_held_out(self) -> None:
+        check_calibration(self.calibration)
+        check_count("seed", self.seed, low=0)
+
+    def make_features(self) -> Tfidf | None:
+        """The features to fit; None if rows are precomputed."""
+        if isinstance(self.features, Tfidf):
+            return Tfidf(**self.features.get_params())
+        if self.features is None:
+            return Tfidf(**DEFAULT_FEATURES)
+        if self.features == PRECOMPUTED:
+            return None
+        raise ParamError(f'features must be a Tfidf or "{PRECOMPUTED}", but is {self.features!r}'[:300])

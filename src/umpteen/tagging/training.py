@@ -1,0 +1,99 @@
+"""How a tagger is trained: texts and labels become a data set, a method is chosen, and a model is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from umpteen.choosing.auto import choose_method
+from umpteen.choosing.budget import parse_budget
+from umpteen.choosing.choice import ENTRY, Choice, read_choice
+from umpteen.choosing.features import choose_features
+from umpteen.choosing.training import train_choice
+from umpteen.data.dataset import Dataset
+from umpteen.data.files import PathLike
+from umpteen.data.label_lists import encode_labels
+from umpteen.data.matrix import Csr, as_csr
+from umpteen.errors import DataError
+from umpteen.methods.held_out import draw_held_out, first_fold, train_calibrated
+from umpteen.methods.training import check_keep_rows
+from umpteen.progress import Listener
+from umpteen.storage.remote import is_url
+from umpteen.storage.store import refuse_finished
+from umpteen.tagging.parameters import TaggerParameters
+from umpteen.tagging.storage import describe_features
+from umpteen.text.tfidf import Tfidf
+from umpteen.trained.model import TrainedModel
+
+
+def prepare(
+    tagger: TaggerParameters, texts: Any, labels: Iterable[Iterable[str]], model_dir: PathLike | None
+) -> tuple[Tfidf | None, Dataset]:
+    """See `Tagger.prepare`."""
+    method = tagger.check()
+    features = tagger.make_features()
+    names, Y = encode_labels(labels)
+    if method is None and tagger.tune and tagger.features is None:
+        known = read_choice(model_dir, first_fold(model_dir))
+        if known is None:
+            texts = list(texts)
+            check_rows(len(texts), Y)
+            features, X = choose_features(texts, Y, parse_budget(tagger.budget), tagger.seed)
+            return features, Dataset(X, Y, names)
+        features = Tfidf(**known.features)
+    X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
+    check_rows(X.shape[0], Y)
+    return features, Dataset(X, Y, names)
+
+
+def choose(tagger: TaggerParameters, data: Dataset, model_dir: PathLike | None, threads: int | None = None) -> Choice:
+    """See `Tagger.choose`."""
+    tagger.check()
+    known = read_choice(model_dir, first_fold(model_dir))
+    trainings = 1 + len(draw_held_out(data.Y, tagger.calibration, tagger.seed))
+    return known or choose_method(
+        data.X, data.Y, tagger.budget, threads, seed=tagger.seed, trainings=trainings, tune=tagger.tune
+    )
+
+
+def train(
+    tagger: TaggerParameters,
+    features: Tfidf | None,
+    data: Dataset,
+    model_dir: PathLike | None,
+    choice: Choice | None,
+    *,
+    resume: bool,
+    progress: bool | Listener,
+) -> tuple[TrainedModel, Choice | None]:
+    """See `Tagger.train`. Returns the model and, with method="auto", what was chosen."""
+    method = tagger.check()
+    header, parts = describe_features(features, tagger.calibration, int(tagger.seed))
+    if model_dir is not None and not is_url(model_dir):
+        refuse_finished(model_dir)
+    chosen = None
+    if method is None:
+        choice = choice or choose(tagger, data, model_dir)
+        if tagger.tune and tagger.features is None:
+            choice = choice.with_features(features)
+        method, chosen = choice.method, {ENTRY: choice.as_header()}
+        header |= chosen
+        if choice.blend is not None:  # has probabilities of its own
+            return train_choice(
+                choice, data.X, data.Y, model_dir, label_names=data.label_names, progress=progress,
+                extra_header=header, extra_parts=parts, keep_rows=tagger.keep_rows,
+            ), choice  # fmt: skip
+    else:
+        choice = None
+    check_keep_rows(method, tagger.keep_rows)
+    return train_calibrated(
+        type(method)(**method.get_params()), data.X, data.Y, model_dir, calibration=tagger.calibration,
+        seed=tagger.seed, as_new=None if features is None else features.as_new, fold_header=chosen,
+        label_names=data.label_names, resume=resume, progress=progress, extra_header=header, extra_parts=parts,
+        keep_rows=tagger.keep_rows,
+    ), choice  # fmt: skip
+
+
+def check_rows(n_texts: int, Y: Csr) -> None:
+    if n_texts != Y.shape[0]:
+        raise DataError(f"each of the {n_texts} texts needs a list of labels, but there are {Y.shape[0]}")
