@@ -21,6 +21,7 @@ from umpteen.storage.store import ModelReader, ModelWriter
 SETTINGS = {
     "words": {},
     "words and pairs": {"ngram_range": (1, 2), "min_df": 2, "max_df": 0.7, "sublinear_tf": True},
+    "characters within words": {"analyzer": "char_wb", "ngram_range": (3, 5), "min_df": 2, "sublinear_tf": True},
 }
 
 

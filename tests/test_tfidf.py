@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 import umpteen
 from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFittedError, ParamError
 from umpteen.storage.store import ModelReader, ModelWriter, Part
-from umpteen.text import tfidf as module
+from umpteen.text import reading
 from umpteen.text.patterns import run_length
 from umpteen.text.words import N_CHARACTERS, word_table
 
@@ -116,6 +116,14 @@ SETTINGS = [
     {"token_pattern": r"\S+", "ngram_range": (1, 2), "min_df": 3},
     {"token_pattern": r"(\w)\w+"},
     {"stop_words": ["for", "to"], "ngram_range": (1, 3), "min_df": 5},
+    {"analyzer": "char_wb", "ngram_range": (3, 5), "min_df": 2, "sublinear_tf": True},
+    {"analyzer": "char", "ngram_range": (1, 4), "min_df": 2},
+]
+CHARACTERS = [
+    {"analyzer": "char"},
+    {"analyzer": "char", "ngram_range": (2, 5), "lowercase": False},
+    {"analyzer": "char_wb", "ngram_range": (1, 3), "strip_accents": "unicode"},
+    {"analyzer": "char_wb", "ngram_range": (4, 10), "strip_accents": "ascii"},
 ]
 
 
@@ -151,9 +159,28 @@ def test_makes_the_numbers_that_come_with_the_texts(name, min_df):
         assert np.abs(ours.data - theirs.data).max() < 1e-6
 
 
-@pytest.mark.parametrize("params", SETTINGS[:1] + SETTINGS[4:5] + SETTINGS[6:10] + [{"ngram_range": (1, 4)}], ids=str)
+@pytest.mark.parametrize(
+    "params", SETTINGS[:1] + SETTINGS[4:5] + SETTINGS[6:10] + [{"ngram_range": (1, 4)}, *CHARACTERS], ids=str
+)
 def test_equal_to_sklearn_on_strange_text(params):
     compare(STRANGE[:-4] + PLAIN, STRANGE + PLAIN, **params)
+
+
+@pytest.mark.parametrize("analyzer", ["char", "char_wb"])
+def test_white_space_is_what_python_says(analyzer):
+    every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (chr(c).isspace() or c % 97 == 0)]
+    compare([f"a{c}b a{c}{c}b" for c in every], analyzer=analyzer, ngram_range=(2, 3))
+
+
+def test_terms_of_a_function():
+    texts = ["Herring quota, herring", "quota"]
+    ours = compare(texts, ["QUOTA soup"], analyzer=str.split)
+    assert list(ours.feature_names_) == ["Herring", "herring", "quota", "quota,"]
+    assert ours.spans("quota soup") == [(0, 10, 2), (0, 10, -1)]
+    with pytest.raises(ModelFormatError, match="a saved model holds no code"):
+        ours.to_part()
+    with pytest.raises(DataError, match="analyzer must give a list of strings, but for text 0 gives"):
+        umpteen.Tfidf(analyzer=lambda text: [1]).fit(texts)
 
 
 def test_words_are_what_pythons_re_says():
@@ -229,6 +256,30 @@ TEXTS = st.lists(st.lists(WORDS, max_size=12).map(lambda words: " ".join(words))
 
 @given(
     TEXTS,
+    st.sampled_from(["char", "char_wb"]),
+    st.sampled_from([(1, 1), (1, 3), (2, 4), (5, 6)]),
+    st.booleans(),
+    st.sampled_from([1, 3]),
+)
+def test_characters_equal_to_sklearn(texts, analyzer, ngram_range, lowercase, threads):
+    params = {"analyzer": analyzer, "ngram_range": ngram_range, "lowercase": lowercase}
+    try:
+        theirs = TfidfVectorizer(**params).fit(texts)
+    except ValueError:
+        with pytest.raises(DataError, match="no terms are left"):
+            umpteen.Tfidf(**params, threads=threads).fit(texts)
+        return
+    ours = umpteen.Tfidf(**params, threads=threads)
+    assert_like_sklearn(ours.fit_transform(texts), theirs.transform(texts))
+    assert list(ours.feature_names_) == list(theirs.get_feature_names_out())
+    for text in texts:
+        spans = ours.spans(text)
+        assert sorted({span.column for span in spans}) == ours.transform([text]).indices.tolist()
+        assert all(0 <= span.begin <= span.end <= len(text) for span in spans)
+
+
+@given(
+    TEXTS,
     st.fixed_dictionaries(
         {
             "ngram_range": st.sampled_from([(1, 1), (1, 2), (2, 2), (1, 3)]),
@@ -271,11 +322,15 @@ def saved_bytes(tfidf):
     return {name: array.tobytes() for name, array in part.arrays.items()}, part.scalars
 
 
-@pytest.mark.parametrize("params", [{"ngram_range": (1, 2), "min_df": 2}, {"hashing": 1000}], ids=str)
+@pytest.mark.parametrize(
+    "params",
+    [{"ngram_range": (1, 2), "min_df": 2}, {"analyzer": "char_wb", "ngram_range": (3, 5)}, {"hashing": 1000}],
+    ids=str,
+)
 def test_same_bytes_on_any_number_of_threads_and_batches(nuclei, monkeypatch, params):
     one = umpteen.Tfidf(**params, threads=1)
     X = one.fit_transform(nuclei)
-    monkeypatch.setattr(module, "BATCH_TEXTS", 157)
+    monkeypatch.setattr(reading, "BATCH_TEXTS", 157)
     for threads in (1, 2, 7):
         many = umpteen.Tfidf(**params, threads=threads)
         same_rows(many.fit_transform(text for text in nuclei), X)  # a generator, read once
@@ -473,8 +528,8 @@ def test_parameters_follow_sklearns_conventions():
     ours = umpteen.Tfidf().get_params()
     assert {k: v for k, v in ours.items() if k in theirs} == {k: theirs[k] for k in ours if k in theirs}
     assert set(ours) - set(theirs) == {"hashing", "threads"}
-    with pytest.raises(ParamError, match="tfidf has no parameter 'analyzer'"):
-        tfidf.set_params(analyzer="char")
+    with pytest.raises(ParamError, match="tfidf has no parameter 'decode_error'"):
+        tfidf.set_params(decode_error="ignore")
 
 
 def test_in_a_pipeline():
@@ -501,6 +556,12 @@ def test_in_a_pipeline():
         ({"token_pattern": "("}, "token_pattern must be a regular expression, but is '\\('"),
         ({"token_pattern": "(a)(b)"}, "token_pattern must be a string with at most one group"),
         ({"token_pattern": b"a"}, "token_pattern must be a string with at most one group"),
+        ({"analyzer": "chars"}, "analyzer must be one of .word., .char., .char_wb., or a function, but is .chars."),
+        (
+            {"analyzer": str.split, "ngram_range": (1, 2)},
+            "must be .1, 1. where analyzer is a function",
+        ),
+        ({"analyzer": "char", "stop_words": ["a"]}, "stop_words are left out of words only, but analyzer is .char."),
         ({"stop_words": "english"}, "stop_words must be a list of words or None, but is 'english'"),
         ({"hashing": 0}, "hashing must be an integer of at least 1, but is 0"),
         ({"hashing": 2**25}, "hashing must be at most 16777216"),

@@ -86,36 +86,116 @@ std::pair<std::uint32_t, int> decode(const unsigned char* p, const unsigned char
   return c < 0x110000 ? std::pair{c, n} : std::pair{0U, 1};
 }
 
-/// The words of one text, joined by single spaces, so that every run of words is one run of bytes.
-class Words {
+/// Whether Python's str.isspace() holds for a character.
+bool is_space(std::uint32_t c) {
+  if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f);
+  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+/// One text as a row of units, words or characters, such that every run of them is one run of bytes: words are joined
+/// by single spaces. Runs stay within a segment: the whole text, or one word with the spaces around it, which it
+/// shares with its neighbours.
+class Units {
  public:
-  explicit Words(const TermRules& rules)
+  struct Segment {
+    std::size_t begin;
+    std::size_t end;
+    std::size_t size() const { return end - begin; }
+  };
+
+  explicit Units(const TermRules& rules)
       : rules_(rules), raw_bytes_(make_word_bytes(rules.lowercase)), ready_bytes_(make_word_bytes(false)) {}
 
   void read(const TextView& text, WordTable table) {
-    words_.clear();
+    units_.clear();
+    segments_.clear();
     // A word takes its bytes and a space; between two words there is at least one byte.
-    if (text.bytes.size() + 1 > capacity_) {
-      capacity_ = 2 * text.bytes.size() + 1;
+    if (text.bytes.size() + 2 > capacity_) {
+      capacity_ = 2 * text.bytes.size() + 2;
       joined_.reset(new char[capacity_]);
     }
     end_ = joined_.get();
-    if (rules_.words_given) {
+    if (rules_.unit == TermUnit::character) {
+      read_characters(text);
+    } else if (rules_.unit == TermUnit::character_of_word) {
+      read_characters_of_words(text);
+    } else if (rules_.words_given) {
       read_given(text.bytes);
     } else {
       read_runs(text.bytes, text.raw ? raw_bytes_ : ready_bytes_, table);
     }
+    if (rules_.unit != TermUnit::character_of_word) segments_.push_back({0, units_.size()});
   }
 
-  std::size_t size() const { return words_.size(); }
-  /// The n words from the i-th.
+  const std::vector<Segment>& segments() const { return segments_; }
+  /// The n units from the i-th.
   std::string_view run(std::size_t i, std::size_t n) const {
-    const char* begin = words_[i].data();
-    const std::string_view last = words_[i + n - 1];
+    const char* begin = units_[i].data();
+    const std::string_view last = units_[i + n - 1];
     return {begin, static_cast<std::size_t>(last.data() + last.size() - begin)};
   }
 
  private:
+  void read_characters(const TextView& text) {
+    bool after_space = false;
+    for_each_character(text, [&](std::string_view character, bool space) {
+      if (space && after_space) {  // the run so far becomes one space
+        end_ = const_cast<char*>(units_.back().data());
+        units_.pop_back();
+        append(" ");
+      } else {
+        append(character);
+      }
+      after_space = space;
+    });
+  }
+
+  void read_characters_of_words(const TextView& text) {
+    append(" ");
+    std::size_t begin = 0;
+    const auto finish = [&] {
+      if (units_.size() == begin + 1) return;
+      append(" ");
+      segments_.push_back({begin, units_.size()});
+      begin = units_.size() - 1;
+    };
+    for_each_character(text, [&](std::string_view character, bool space) {
+      if (space) {
+        finish();
+      } else {
+        append(character);
+      }
+    });
+    finish();
+  }
+
+  template <typename Visit>
+  void for_each_character(const TextView& text, const Visit& visit) {
+    const bool lower = text.raw && rules_.lowercase;
+    const char* p = text.bytes.data();
+    const char* const end = p + text.bytes.size();
+    while (p < end) {
+      const auto byte = static_cast<unsigned char>(*p);
+      if (byte < 0x80) {
+        const char character = lower && byte >= 'A' && byte <= 'Z' ? static_cast<char>(byte + 32) : *p;
+        visit(std::string_view(&character, 1), is_space(byte));
+        ++p;
+      } else {
+        const auto [c, n] =
+            decode(reinterpret_cast<const unsigned char*>(p), reinterpret_cast<const unsigned char*>(end));
+        visit(std::string_view(p, static_cast<std::size_t>(n)), is_space(c));
+        p += n;
+      }
+    }
+  }
+
+  void append(std::string_view character) {
+    std::memcpy(end_, character.data(), character.size());
+    units_.emplace_back(end_, character.size());
+    end_ += character.size();
+  }
+
   void read_runs(std::string_view text, const std::array<unsigned char, 256>& word_bytes, WordTable table) {
     const auto* p = reinterpret_cast<const unsigned char*>(text.data());
     const unsigned char* const end = p + text.size();
@@ -163,7 +243,7 @@ class Words {
     if (rules_.stop_words.n_terms > 0 && rules_.stop_words.find(word, hash_term(word)) >= 0) {
       end_ = begin;
     } else {
-      words_.push_back(word);
+      units_.push_back(word);
       *end_++ = ' ';
     }
   }
@@ -174,45 +254,71 @@ class Words {
   std::unique_ptr<char[]> joined_;
   std::size_t capacity_ = 0;
   char* end_ = nullptr;
-  std::vector<std::string_view> words_;
+  std::vector<std::string_view> units_;
+  std::vector<Segment> segments_;
 };
 
-/// Calls visit(term, hash, is_shortest) for every term of a row; where columns are hashed, the hash is the column.
-/// Slots of a large vocabulary are far away, so those of the next few terms are fetched ahead: `slot_of(hash)` gives
-/// which.
+/// Visits the terms of a row. Slots of a large vocabulary are far away, so those of the next few terms are fetched
+/// ahead: `slot_of(hash)` gives which. Then visit(term, hash, is_shortest) is called for each; where columns are
+/// hashed, the hash is the column.
 template <typename SlotOf, typename Visit>
-void for_each_term(const Words& words, const TermRules& rules, Control& control, int worker, const SlotOf& slot_of,
-                   const Visit& visit) {
+class TermQueue {
+ public:
+  TermQueue(const TermRules& rules, Control& control, int worker, const SlotOf& slot_of, const Visit& visit)
+      : rules_(rules), control_(control), worker_(worker), slot_of_(slot_of), visit_(visit) {}
+
+  void push(std::string_view term, bool is_shortest) {
+    if (size_ == ahead_.size()) flush();
+    Term& next = ahead_[size_++];
+    next = {term, 0, is_shortest};
+    if (rules_.n_hashed > 0) {
+      next.hash = static_cast<std::uint32_t>(hashed_column(term, rules_.n_hashed));
+    } else {
+      next.hash = hash_term(term);
+      __builtin_prefetch(slot_of_(next.hash));
+    }
+  }
+
+  void flush() {
+    for (std::size_t i = 0; i < size_; ++i) visit_(ahead_[i].bytes, ahead_[i].hash, ahead_[i].is_shortest);
+    n_visited_ += size_;
+    size_ = 0;
+    if (n_visited_ < kTermsBetweenChecks) return;
+    control_.check_in(worker_);
+    n_visited_ = 0;
+  }
+
+ private:
   struct Term {
     std::string_view bytes;
     std::uint32_t hash;
+    bool is_shortest;
   };
-  std::array<Term, 32> ahead;
+  const TermRules& rules_;
+  Control& control_;
+  int worker_;
+  const SlotOf& slot_of_;
+  const Visit& visit_;
+  std::array<Term, 32> ahead_;
+  std::size_t size_ = 0;
+  std::size_t n_visited_ = 0;
+};
+
+/// Calls visit(term, hash, is_shortest) for every term of a row, by segment and then by length; see TermQueue.
+template <typename SlotOf, typename Visit>
+void for_each_term(const Units& units, const TermRules& rules, Control& control, int worker, const SlotOf& slot_of,
+                   const Visit& visit) {
   control.check_in(worker);
-  std::size_t n_visited = 0;
-  for (auto n = static_cast<std::size_t>(rules.min_n); n <= static_cast<std::size_t>(rules.max_n); ++n) {
-    if (n > words.size()) return;
-    const std::size_t n_terms = words.size() - n + 1;
-    for (std::size_t first = 0; first < n_terms; first += ahead.size()) {
-      const std::size_t n_ahead = std::min(ahead.size(), n_terms - first);
-      for (std::size_t i = 0; i < n_ahead; ++i) {
-        const std::string_view term = words.run(first + i, n);
-        if (rules.n_hashed > 0) {
-          ahead[i] = {term, static_cast<std::uint32_t>(hashed_column(term, rules.n_hashed))};
-        } else {
-          ahead[i] = {term, hash_term(term)};
-          __builtin_prefetch(slot_of(ahead[i].hash));
-        }
-      }
-      for (std::size_t i = 0; i < n_ahead; ++i)
-        visit(ahead[i].bytes, ahead[i].hash, n == static_cast<std::size_t>(rules.min_n));
-      n_visited += n_ahead;
-      if (n_visited >= kTermsBetweenChecks) {
-        control.check_in(worker);
-        n_visited = 0;
-      }
-    }
+  TermQueue<SlotOf, Visit> queue(rules, control, worker, slot_of, visit);
+  const auto min_n = static_cast<std::size_t>(rules.min_n);
+  const auto max_n = static_cast<std::size_t>(rules.max_n);
+  for (const Units::Segment& segment : units.segments()) {
+    for (std::size_t n = min_n; n <= std::min(max_n, segment.size()); ++n)
+      for (std::size_t i = segment.begin; i + n <= segment.end; ++i) queue.push(units.run(i, n), n == min_n);
+    if (rules.unit == TermUnit::character_of_word && segment.size() < min_n)
+      queue.push(units.run(segment.begin, segment.size()), true);
   }
+  queue.flush();
 }
 
 /// Sorts a row's ids and appends each with its count.
@@ -403,7 +509,7 @@ WeightedRows weigh_texts(const std::vector<TextView>& texts, WordTable word_tabl
     std::vector<std::int64_t> ends;
   };
   struct Scratch {
-    Words words;
+    Units units;
     RowWeigher weigher;
     std::vector<std::int32_t> ids;
     std::vector<TermCount> entries;
@@ -413,20 +519,20 @@ WeightedRows weigh_texts(const std::vector<TextView>& texts, WordTable word_tabl
   std::vector<Block> blocks(static_cast<std::size_t>(n_blocks));
   std::vector<Scratch> scratch;
   for (int i = 0; i < clamp_threads(n_blocks, threads); ++i)
-    scratch.push_back({Words(rules), RowWeigher(weighting), {}, {}});
+    scratch.push_back({Units(rules), RowWeigher(weighting), {}, {}});
   WeightedRows out;
   out.n_terms.resize(texts.size());
   out.n_unknown.resize(texts.size());
 
   parallel_for(n_blocks, threads, control, [&](std::int64_t b, int worker) {
-    auto& [words, weigher, ids, entries] = scratch[static_cast<std::size_t>(worker)];
+    auto& [units, weigher, ids, entries] = scratch[static_cast<std::size_t>(worker)];
     Block& block = blocks[static_cast<std::size_t>(b)];
     for (auto row = static_cast<std::size_t>(cuts[b]); row < static_cast<std::size_t>(cuts[b + 1]); ++row) {
       ids.clear();
       entries.clear();
       std::int64_t n_terms = 0;
       std::int64_t n_unknown = 0;
-      words.read(texts[row], word_table);
+      units.read(texts[row], word_table);
       const auto slot_of = [&](std::uint32_t hash) { return vocabulary.slots + (hash & (vocabulary.n_slots - 1)); };
       const auto count = [&](std::string_view term, std::uint32_t hash, bool is_shortest) {
         const std::int32_t id = rules.n_hashed > 0 ? static_cast<std::int32_t>(hash) : vocabulary.find(term, hash);
@@ -434,7 +540,7 @@ WeightedRows weigh_texts(const std::vector<TextView>& texts, WordTable word_tabl
         n_unknown += is_shortest && id < 0 ? 1 : 0;
         if (id >= 0) ids.push_back(id);
       };
-      for_each_term(words, rules, control, worker, slot_of, count);
+      for_each_term(units, rules, control, worker, slot_of, count);
       out.n_terms[row] = n_terms;
       out.n_unknown[row] = n_unknown;
       append_counts(ids, entries);
@@ -463,8 +569,8 @@ void TermCounter::add(const std::vector<TextView>& texts, WordTable word_table, 
   if (workers_.size() < n_workers) workers_.resize(n_workers);
   const std::size_t first_block = blocks_.size();
   if (keep_rows_) blocks_.resize(first_block + static_cast<std::size_t>(n_blocks));
-  std::vector<Words> words;
-  for (std::size_t w = 0; w < n_workers; ++w) words.emplace_back(rules_);
+  std::vector<Units> units;
+  for (std::size_t w = 0; w < n_workers; ++w) units.emplace_back(rules_);
 
   parallel_for(n_blocks, threads, control, [&](std::int64_t b, int worker_id) {
     Worker& worker = workers_[static_cast<std::size_t>(worker_id)];
@@ -473,8 +579,8 @@ void TermCounter::add(const std::vector<TextView>& texts, WordTable word_table, 
     std::vector<std::int32_t> ids;
     if (rules_.n_hashed > 0) worker.stats.resize(static_cast<std::size_t>(rules_.n_hashed));
     for (std::int64_t i = cuts[b]; i < cuts[b + 1]; ++i) {
-      Words& row_words = words[static_cast<std::size_t>(worker_id)];
-      row_words.read(texts[static_cast<std::size_t>(i)], word_table);
+      Units& row_units = units[static_cast<std::size_t>(worker_id)];
+      row_units.read(texts[static_cast<std::size_t>(i)], word_table);
       if (!keep_rows_) block.entries.clear();
       const std::int64_t row = n_rows_ + i;
       const auto slot_of = [&](std::uint32_t hash) { return worker.terms.slot_of(hash); };
@@ -493,7 +599,7 @@ void TermCounter::add(const std::vector<TextView>& texts, WordTable word_table, 
           block.entries.push_back({id, 1});
         }
       };
-      for_each_term(row_words, rules_, control, worker_id, slot_of, count);
+      for_each_term(row_units, rules_, control, worker_id, slot_of, count);
       block.ends.push_back(static_cast<std::int64_t>(block.entries.size()));
     }
     if (keep_rows_) {

@@ -60,8 +60,17 @@ class TermList {
   void grow();
 };
 
-/// How a text becomes terms: its words, without stop words, and runs of min_n to max_n of them joined by a space.
+/// What a term is a run of.
+enum class TermUnit : std::uint8_t {
+  word,
+  character,          ///< of the text; two or more white spaces count as one space
+  character_of_word,  ///< of one word between white spaces and the space on either side of it
+};
+
+/// How a text becomes terms: its words, without stop words, and runs of min_n to max_n of them joined by a space; or
+/// runs of as many characters. A word of fewer characters than min_n is one term.
 struct TermRules {
+  TermUnit unit = TermUnit::word;
   bool lowercase = true;
   /// Words are given, each ended by NUL; else they are the longest runs of at least min_length word characters.
   bool words_given = false;

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
-from umpteen.text.tfidf import Tfidf, _Reader, _row_limit
+from umpteen.text.reading import TextReader
+from umpteen.text.tfidf import Tfidf, _row_limit
 from umpteen.threads import resolve_threads
 
 #: A vocabulary at most doubles at a time; a small one may grow by so many terms.
@@ -24,8 +25,9 @@ LEAST_ROOM = 10_000
 def grow_vocabulary(tfidf: Tfidf, texts: Iterable[str]) -> Tfidf:
     """A vocabulary with the terms of texts that it lacks; the same object if there are none.
 
-    Single words all enter, and of longer terms those with `min_df` rows among the texts, or, where it is a share, of
-    all rows. `max_df` is that of the texts: a vocabulary that left out "the" would else take it for a very rare word.
+    Single words all enter, and of longer terms and runs of characters those with `min_df` rows among the texts, or,
+    where it is a share, of all rows. `max_df` is that of the texts: a vocabulary that left out "the" would else take
+    it for a very rare word.
     With `max_features` or `hashing` there is no room, and nothing changes.
 
     Examples
@@ -38,7 +40,7 @@ def grow_vocabulary(tfidf: Tfidf, texts: Iterable[str]) -> Tfidf:
     if tfidf.hashing is not None or tfidf.max_features is not None:
         return tfidf
     threads = resolve_threads(tfidf.threads)
-    reader = _Reader(tfidf)
+    reader = TextReader(tfidf)
     counter = _native.TermCounter(reader.rules, False)
     for batch, table in reader.batches(texts):
         counter.add(batch, table, threads)
@@ -49,7 +51,9 @@ def grow_vocabulary(tfidf: Tfidf, texts: Iterable[str]) -> Tfidf:
     begins = np.concatenate([[0], ends[:-1]])
     raw = data.tobytes()
     terms = [raw[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-    wanted = (rows_with >= _row_limit(tfidf.min_df, n_old + n_new)) | np.array([b" " not in term for term in terms])
+    wanted = rows_with >= _row_limit(tfidf.min_df, n_old + n_new)
+    if tfidf.analyzer == "word":
+        wanted |= np.array([b" " not in term for term in terms])
     new = np.flatnonzero(wanted & (tfidf._vectorizer.find(terms) < 0))
     room = max(tfidf.n_features_, LEAST_ROOM)
     new = np.sort(new[np.argsort(-rows_with[new], kind="stable")[:room]])

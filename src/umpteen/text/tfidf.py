@@ -4,7 +4,8 @@ r"""Texts to tf-idf rows, as scikit-learn's TfidfVectorizer makes them, in C++ a
     tf(count)        = count, or 1 + ln(count)                               (sublinear_tf)
     idf(term)        = 1 + ln((n + 1) / (rows with the term + 1))            (smooth_idf; else without the two ones)
 
-Terms are words, or runs of words joined by a space (ngram_range), in the order of Python's strings. Parameters, their
+Terms are words, or runs of words joined by a space (ngram_range), or runs of characters (analyzer), in the order of
+Python's strings. Parameters, their
 defaults and results are scikit-learn's, rounded to float32. Only ``max_features`` is stricter: among equally frequent
 terms, the first in order are kept, where scikit-learn leaves it to its sort. With ``hashing=n`` there is no
 vocabulary, and the columns are those of ``HashingVectorizer(n_features=n, alternate_sign=False)``.
@@ -17,9 +18,8 @@ it.
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
 
 import numpy as np
@@ -31,16 +31,16 @@ from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFi
 from umpteen.params import Parameters, check_count, check_flag
 from umpteen.storage.names import Names
 from umpteen.storage.store import Part
-from umpteen.text.patterns import is_linear, run_length
-from umpteen.text.words import STRIP_ACCENTS, word_table
+from umpteen.text.patterns import is_linear
+from umpteen.text.reading import TextReader, compile_pattern
+from umpteen.text.words import STRIP_ACCENTS
 from umpteen.threads import resolve_threads
 
 #: Hashed columns are counted in arrays of this size, one per thread.
 MOST_HASHED = 1 << 24
-#: Most words in a term: an explanation looks up every run of up to this many.
+ANALYZERS = ("word", "char", "char_wb")
+#: Most words or characters in a term: an explanation looks up every run of up to this many.
 MOST_WORDS = 10
-#: Texts are counted in batches of this many texts or characters, and not kept.
-BATCH_TEXTS, BATCH_CHARACTERS = 1 << 16, 1 << 24
 
 
 class WordCounts(NamedTuple):
@@ -68,8 +68,12 @@ class Tfidf(Parameters):
 
     Parameters
     ----------
+    analyzer
+        What terms are made of: "word"; "char", runs of characters; "char_wb", runs of characters within words, with
+        the space before and after each; or a function that gives the terms of a text as a list of strings. A Tfidf
+        with a function cannot be saved.
     ngram_range
-        The smallest and largest number of words in a term, at most 10.
+        The smallest and largest number of words, or of characters, in a term, at most 10.
     min_df, max_df
         The least and most rows that a term may be in: an integer counts rows, a float is a share of all rows.
     max_features
@@ -101,6 +105,7 @@ class Tfidf(Parameters):
     def __init__(
         self,
         *,
+        analyzer: str | Callable[[str], Iterable[str]] = "word",
         ngram_range: tuple[int, int] = (1, 1),
         min_df: float = 1,
         max_df: float = 1.0,
@@ -116,6 +121,7 @@ class Tfidf(Parameters):
         hashing: int | None = None,
         threads: int | None = None,
     ) -> None:
+        self.analyzer = analyzer
         self.ngram_range = ngram_range
         self.min_df = min_df
         self.max_df = max_df
@@ -207,14 +213,9 @@ class Tfidf(Parameters):
         Places count characters of the original text, so that a page can show them.
         """
         self._check_fitted()
-        found = self._reader.find_words(text)
-        words = [word.encode("utf-8", "surrogatepass") for word, _, _ in found]
-        spans: list[Span] = []
-        for n in range(self.ngram_range[0], min(self.ngram_range[1], len(words)) + 1):
-            terms = [b" ".join(words[i : i + n]) for i in range(len(words) - n + 1)]
-            for i, column in enumerate(self._vectorizer.find(terms).tolist()):
-                spans.append(Span(found[i][1], found[i + n - 1][2], column))
-        return spans
+        found = self._reader.find_terms(text)
+        columns = self._vectorizer.find([term.encode("utf-8", "surrogatepass") for term, _, _ in found])
+        return [Span(begin, end, column) for (_, begin, end), column in zip(found, columns.tolist(), strict=True)]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The terms in the order of their columns."""
@@ -244,7 +245,7 @@ class Tfidf(Parameters):
     def _count(self, texts: Iterable[str], *, keep_rows: bool) -> _native.TermCounter:
         self.validate()
         threads = resolve_threads(self.threads)
-        reader = _Reader(self)
+        reader = TextReader(self)
         counter = _native.TermCounter(reader.rules, keep_rows)
         for batch, table in reader.batches(texts):
             counter.add(batch, table, threads)
@@ -270,7 +271,7 @@ class Tfidf(Parameters):
         return bool(self.sublinear_tf), self._arrays.get("idf"), self.norm or "none"
 
     def _set_arrays(self, arrays: dict[str, NDArray[Any]], n_rows: int) -> None:
-        reader = _Reader(self)
+        reader = TextReader(self)
         self._vectorizer = _native.TextVectorizer(reader.rules, arrays["data"], arrays["ends"], arrays["slots"])
         self._reader = reader
         self._names = Names(arrays["data"], arrays["ends"])
@@ -285,10 +286,16 @@ class Tfidf(Parameters):
 
     def validate(self) -> None:
         """Raises ParamError for a parameter that breaks its rule."""
+        if not callable(self.analyzer) and self.analyzer not in ANALYZERS:
+            raise ParamError(
+                f"analyzer must be one of {', '.join(map(repr, ANALYZERS))}, or a function, but is {self.analyzer!r}"
+            )
         n = self.ngram_range
         if not isinstance(n, (tuple, list)) or len(n) != 2:
             raise ParamError(f"ngram_range must be a pair of integers, but is {n!r}")
         check_count("ngram_range[1]", n[1], check_count("ngram_range[0]", n[0], high=MOST_WORDS), high=MOST_WORDS)
+        if callable(self.analyzer) and tuple(n) != (1, 1):
+            raise ParamError(f"ngram_range must be (1, 1) where analyzer is a function, but is {n!r}")
         for name in ("min_df", "max_df"):
             value = getattr(self, name)
             if isinstance(value, (float, np.floating)):
@@ -304,11 +311,13 @@ class Tfidf(Parameters):
             raise ParamError(f"norm must be 'l2', 'l1' or None, but is {self.norm!r}")
         if self.strip_accents is not None and self.strip_accents not in list(STRIP_ACCENTS):
             raise ParamError(f"strip_accents must be 'unicode', 'ascii' or None, but is {self.strip_accents!r}")
-        _compile(self.token_pattern)
+        compile_pattern(self.token_pattern)
         words = self.stop_words
         listed = isinstance(words, Iterable) and not isinstance(words, str)
         if words is not None and not (listed and all(isinstance(word, str) for word in words)):
             raise ParamError(f"stop_words must be a list of words or None, but is {words!r}")
+        if words is not None and self.analyzer != "word":
+            raise ParamError(f"stop_words are left out of words only, but analyzer is {self.analyzer!r}")
         if self.hashing is not None:
             check_count("hashing", self.hashing, high=MOST_HASHED)
             defaults = self.param_defaults()
@@ -333,6 +342,11 @@ class Tfidf(Parameters):
     def to_part(self) -> Part:
         """The vocabulary and its weights as arrays, the parameters as JSON: a part of a model directory."""
         self._check_fitted()
+        if callable(self.analyzer):
+            raise ModelFormatError(
+                "analyzer is a function, and a saved model holds no code; name an analyzer, or give rows instead of "
+                "texts (features='precomputed')"
+            )
         if not is_linear(self.token_pattern):
             warnings.warn(
                 f"token_pattern {self.token_pattern!r:.100} is not of a form that is run from a file; only "
@@ -373,6 +387,8 @@ class Tfidf(Parameters):
             )
         try:
             cls.check_param_names(params)
+            if params.get("analyzer", "word") not in ANALYZERS:
+                raise ParamError(f"analyzer must be one of {', '.join(ANALYZERS)}")
             tfidf = cls(**params)
             tfidf.validate()
             tfidf.ngram_range = (tfidf.ngram_range[0], tfidf.ngram_range[1])  # JSON has lists only
@@ -395,88 +411,6 @@ class Tfidf(Parameters):
         self.__dict__.update(state)
         if "_arrays" in state:
             self._set_arrays(self._arrays, self.n_rows_)
-
-
-class _Reader:
-    """Prepares texts for the kernels, following a Tfidf's parameters."""
-
-    def __init__(self, tfidf: Tfidf) -> None:
-        self._lowercase = bool(tfidf.lowercase)
-        self._strip = None if tfidf.strip_accents is None else STRIP_ACCENTS[tfidf.strip_accents]
-        length = run_length(tfidf.token_pattern)
-        self._words_given = length is None
-        self._pattern = _compile(tfidf.token_pattern) if length is None else _RUNS
-        self._length = length or 0
-        self._stop_words = frozenset(tfidf.stop_words or ())
-        stop_words = [word.encode("utf-8", "surrogatepass") for word in sorted(self._stop_words)]
-        least, most = tfidf.ngram_range
-        self.rules = _native.TermRules(
-            self._lowercase, self._words_given, length or 0, least, most, tfidf.hashing or 0, stop_words
-        )
-
-    def batches(self, texts: Iterable[str]) -> Iterator[tuple[list[str | bytes], NDArray[np.uint32] | None]]:
-        """Batches of prepared texts, with the table of word characters if they need it."""
-        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-            raise DataError(f"texts must be a list or another iterable of strings, but is a {type(texts).__name__}")
-        batch: list[str | bytes] = []
-        n_characters = 0
-        table = None
-        for number, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise DataError(f"text {number} must be a string, but is {text!r:.60}")
-            if self._words_given:
-                batch.append(self._split(text, number))
-            elif text.isascii():
-                batch.append(text)
-            else:
-                # JSON may contain lone surrogates; they are in no word.
-                batch.append(self._prepare(text).encode("utf-8", "surrogatepass"))
-                table = word_table()
-            n_characters += len(text)
-            if len(batch) >= BATCH_TEXTS or n_characters >= BATCH_CHARACTERS:
-                yield batch, table
-                batch, n_characters, table = [], 0, None
-        if batch:
-            yield batch, table
-
-    def _prepare(self, text: str) -> str:
-        text = text.lower() if self._lowercase else text
-        return self._strip(text) if self._strip is not None else text
-
-    def _split(self, text: str, number: int) -> bytes:
-        words = self._pattern.findall(self._prepare(text))
-        if any("\0" in word for word in words):
-            raise DataError(f"text {number} must not have NUL inside a word, but does; token_pattern can exclude it")
-        return "".join(f"{word}\0" for word in words).encode("utf-8", "surrogatepass")
-
-    def find_words(self, text: str) -> list[tuple[str, int, int]]:
-        """The words of a text, each with its place in the original text."""
-        ready = self._prepare(text)
-        origin: Sequence[int] = range(len(text) + 1)
-        if len(ready) != len(text):  # a character became several or none: keep track of the origins
-            pieces = [self._prepare(character) for character in text]
-            ready = "".join(pieces)
-            origin = [i for i, piece in enumerate(pieces) for _ in piece] + [len(text)]
-        group = self._pattern.groups
-        found = []
-        for match in self._pattern.finditer(ready):
-            word, begin, end = match[group], match.start(group), match.end(group)
-            if len(word) >= self._length and word not in self._stop_words:
-                found.append((word, origin[begin], origin[end - 1] + 1 if end > begin else origin[begin]))
-        return found
-
-
-_RUNS = re.compile(r"\w+")
-
-
-def _compile(pattern: Any) -> re.Pattern[str]:
-    try:
-        compiled = re.compile(pattern)
-    except (re.error, TypeError, RecursionError, OverflowError) as error:
-        raise ParamError(f"token_pattern must be a regular expression, but is {pattern!r} ({error})") from error
-    if isinstance(pattern, str) and compiled.groups <= 1:
-        return compiled
-    raise ParamError(f"token_pattern must be a string with at most one group, but is {pattern!r}")
 
 
 def _row_limit(df: float, n_rows: int) -> float:

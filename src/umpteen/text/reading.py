@@ -1,0 +1,158 @@
+"""Texts prepared for the kernels: letter case, accents, words by a pattern or a function; and where terms stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen import _native
+from umpteen.errors import DataError, ParamError
+from umpteen.text.patterns import run_length
+from umpteen.text.words import STRIP_ACCENTS, word_table
+
+if TYPE_CHECKING:
+    from umpteen.text.tfidf import Tfidf
+
+#: Texts are counted in batches of this many texts or characters, and not kept.
+BATCH_TEXTS, BATCH_CHARACTERS = 1 << 16, 1 << 24
+_RUNS = re.compile(r"\w+")
+#: A term and the place in the text, from and to.
+Found = tuple[str, int, int]
+
+
+class TextReader:
+    """Prepares texts for the kernels, following a Tfidf's parameters."""
+
+    def __init__(self, tfidf: Tfidf) -> None:
+        self._analyzer = tfidf.analyzer
+        self._lowercase = bool(tfidf.lowercase)
+        self._strip = None if tfidf.strip_accents is None else STRIP_ACCENTS[tfidf.strip_accents]
+        self._by_word = tfidf.analyzer == "word"
+        length = run_length(tfidf.token_pattern)
+        self._words_given = callable(tfidf.analyzer) or (self._by_word and length is None)
+        self._pattern = compile_pattern(tfidf.token_pattern) if length is None else _RUNS
+        self._length = length or 0
+        self._stop_words = frozenset(tfidf.stop_words or ())
+        self._least, self._most = tfidf.ngram_range
+        stop_words = [word.encode("utf-8", "surrogatepass") for word in sorted(self._stop_words)]
+        self.rules = _native.TermRules(
+            unit="word" if callable(tfidf.analyzer) else tfidf.analyzer,
+            lowercase=self._lowercase,
+            words_given=self._words_given,
+            min_length=length or 0,
+            min_n=self._least,
+            max_n=self._most,
+            n_hashed=tfidf.hashing or 0,
+            stop_words=stop_words,
+        )
+
+    def batches(self, texts: Iterable[str]) -> Iterator[tuple[list[str | bytes], NDArray[np.uint32] | None]]:
+        """Batches of prepared texts, with the table of word characters if they need it."""
+        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+            raise DataError(f"texts must be a list or another iterable of strings, but is a {type(texts).__name__}")
+        batch: list[str | bytes] = []
+        n_characters = 0
+        table = None
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise DataError(f"text {number} must be a string, but is {text!r:.60}")
+            if self._words_given:
+                batch.append(self._split(text, number))
+            elif text.isascii():
+                batch.append(text)
+            else:
+                # JSON may contain lone surrogates; they are in no word.
+                batch.append(self._prepare(text).encode("utf-8", "surrogatepass"))
+                table = word_table() if self._by_word else None
+            n_characters += len(text)
+            if len(batch) >= BATCH_TEXTS or n_characters >= BATCH_CHARACTERS:
+                yield batch, table
+                batch, n_characters, table = [], 0, None
+        if batch:
+            yield batch, table
+
+    def _prepare(self, text: str) -> str:
+        text = text.lower() if self._lowercase else text
+        return self._strip(text) if self._strip is not None else text
+
+    def _split(self, text: str, number: int) -> bytes:
+        if callable(self._analyzer):
+            words = list(self._analyzer(text))
+            if not all(isinstance(word, str) for word in words):
+                raise DataError(f"analyzer must give a list of strings, but for text {number} gives {words!r:.60}")
+        else:
+            words = self._pattern.findall(self._prepare(text))
+        if any("\0" in word for word in words):
+            raise DataError(f"text {number} must not have NUL inside a word, but does; token_pattern can exclude it")
+        return "".join(f"{word}\0" for word in words).encode("utf-8", "surrogatepass")
+
+    def find_terms(self, text: str) -> list[Found]:
+        """The terms of a text by length and then by place, each with its place in the original text.
+
+        What a function makes of a text has no known place: its terms stand for the whole text.
+        """
+        if callable(self._analyzer):
+            return [(term, 0, len(text)) for term in self._analyzer(text)]
+        if self._by_word:
+            segments, joint = [self._find_words(text)], " "
+        else:
+            segments, joint = self._find_characters(text), ""
+        found = []
+        for n in range(self._least, self._most + 1):
+            for units in segments:
+                length = n
+                if self._analyzer == "char_wb" and n == self._least:
+                    length = min(n, len(units))  # a short word is one term
+                for i in range(len(units) - length + 1):
+                    term = joint.join(unit for unit, _, _ in units[i : i + length])
+                    found.append((term, units[i][1], units[i + length - 1][2]))
+        return found
+
+    def _find_words(self, text: str) -> list[Found]:
+        """The words of a text, each with its place in the original text."""
+        ready, origin = self._trace(text)
+        group = self._pattern.groups
+        found = []
+        for match in self._pattern.finditer(ready):
+            word, begin, end = match[group], match.start(group), match.end(group)
+            if len(word) >= self._length and word not in self._stop_words:
+                found.append((word, origin[begin], origin[end - 1] + 1 if end > begin else origin[begin]))
+        return found
+
+    def _find_characters(self, text: str) -> list[list[Found]]:
+        """The characters of a text, or of each of its words and the spaces around it, which have no width."""
+        ready, origin = self._trace(text)
+        if self._analyzer == "char_wb":
+            segments = []
+            for match in re.finditer(r"\S+", ready):
+                begin, end = match.span()
+                word = [(ready[i], origin[i], origin[i] + 1) for i in range(begin, end)]
+                segments.append([(" ", word[0][1], word[0][1]), *word, (" ", word[-1][2], word[-1][2])])
+            return segments
+        found: list[Found] = []
+        for match in re.finditer(r"\s\s+|.", ready, re.DOTALL):
+            unit = match[0] if match.end() == match.start() + 1 else " "
+            found.append((unit, origin[match.start()], origin[match.end() - 1] + 1))
+        return [found]
+
+    def _trace(self, text: str) -> tuple[str, Sequence[int]]:
+        """A text made ready, and the place in the original of each of its characters."""
+        ready = self._prepare(text)
+        if len(ready) == len(text):
+            return ready, range(len(text) + 1)
+        pieces = [self._prepare(character) for character in text]  # a character became several or none
+        return "".join(pieces), [i for i, piece in enumerate(pieces) for _ in piece] + [len(text)]
+
+
+def compile_pattern(pattern: Any) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, TypeError, RecursionError, OverflowError) as error:
+        raise ParamError(f"token_pattern must be a regular expression, but is {pattern!r} ({error})") from error
+    if isinstance(pattern, str) and compiled.groups <= 1:
+        return compiled
+    raise ParamError(f"token_pattern must be a string with at most one group, but is {pattern!r}")
