@@ -52,6 +52,12 @@ def command(
         "umpteen.tagger:Tagger", "method"
     ),
     model: ModelOption = Path("umpteen.model"),
+    preset: Annotated[
+        str,
+        typer.Option(
+            "--preset", help="The settings that --set changes: default, or paper for those of the method's paper."
+        ),
+    ] = default_of("umpteen.methods.base:Method.make", "preset"),
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; repeatable."),
@@ -133,10 +139,12 @@ def command(
     parse_budget(budget)
     estimator = None
     if method != AUTO:
-        estimator = _make_method(method, settings or [], seed).set_params(threads=threads, engine=where)
+        estimator = _make_method(method, preset, settings or [], seed).set_params(threads=threads, engine=where)
         estimator.validate()
         if budget is not None or tune:
             raise ParamError(f"--budget and --tune go with --method {AUTO}, but the method is {method}")
+    elif preset != "default":
+        raise ParamError(f"--preset {preset} goes with a method that --method names, but the method is {AUTO}")
     elif settings:
         raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
     elif not is_url(model):
@@ -192,18 +200,21 @@ def command(
         _report_metrics(valid, evaluate_model(trained, held_out, threads=threads), model)
 
 
-def _make_method(name: str, settings: list[str], seed: int | None) -> Any:
+def _make_method(name: str, preset: str, settings: list[str], seed: int | None) -> Any:
     from umpteen.methods import method_class
+    from umpteen.methods.base import PRESETS
 
     cls = method_class(name)
     params = parse_settings(settings)
     if seed is not None:
         params["seed"] = seed
+    if preset not in PRESETS:
+        raise ParamError(f"--preset must be one of {', '.join(PRESETS)}, but is {preset!r}")
     cls.check_param_names(params)
     for compute in ("threads", "engine"):
         if compute in params:
             raise ParamError(f"--set {compute}=… is not possible; use --{compute}")
-    return cls(**params)
+    return cls.make(preset, **params)
 
 
 def _make_tagger(

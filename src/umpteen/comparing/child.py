@@ -89,7 +89,7 @@ class Umpteen(Program):
         from umpteen.methods import method_class
 
         params = dict(self.params)
-        self.method = method_class(params.pop("method"))(**params, threads=self.threads)
+        self.method = method_class(params.pop("method")).make(**params, threads=self.threads)
         self.seed = self.method.get_params().get("seed")
         estimate = self.method.estimate(self.X, self.Y)
         self.estimate = {"peak_bytes": estimate.peak_bytes, "model_bytes": estimate.model_bytes}

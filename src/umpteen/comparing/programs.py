@@ -33,7 +33,7 @@ _FIRST: dict[str, tuple[str, ...]] = {"pecos": ("numpy==1.26.4", "scipy==1.13.1"
 
 @dataclass(frozen=True)
 class Contestant:
-    """One program with its settings, as `fastxml:n_trees=20` names it."""
+    """One program with its settings, as `fastxml:n_trees=20` names it; or its paper's, `fastxml:preset=paper`."""
 
     program: str  # a method of this package, or a peer
     params: dict[str, Any] = field(default_factory=dict)
@@ -53,11 +53,10 @@ class Contestant:
         if self.is_peer:
             return
         cls = method_class(self.program)
-        cls.check_param_names(self.params)
         for name in ("threads", "engine"):
             if name in self.params:
                 raise ParamError(f"{self.program}:{name}=… is not possible: a comparison sets it for all programs")
-        cls(**self.params).validate()
+        cls.make(**self.params).validate()
 
 
 def parse_contestants(texts: Iterable[str], *, peers: bool = False) -> list[Contestant]:

@@ -32,6 +32,8 @@ from umpteen.trained.model import explain_newer
 
 #: Parameters for how to compute, not what: the model's bytes do not depend on them.
 COMPUTE_PARAMS = ("threads", "engine")
+#: Settings by one name; see `Method.make`.
+PRESETS = ("default", "paper")
 
 
 class Method(Estimator):
@@ -51,6 +53,9 @@ class Method(Estimator):
     #: Names and values of parameters in the manifests of earlier versions -> those of today; values by today's name.
     renamed: ClassVar[Mapping[str, str]] = {}
     renamed_values: ClassVar[Mapping[str, Mapping[Any, Any]]] = {}
+    #: Where the paper's own settings differ from the defaults. It counts for the class that has it only: a class that
+    #: is derived from another is of another paper.
+    paper_settings: ClassVar[Mapping[str, Any]]
 
     tfidf: bool
     normalize: bool
@@ -91,6 +96,31 @@ class Method(Estimator):
     @abc.abstractmethod
     def estimate(self, X: Csr, Y: Csr) -> Estimate:
         """Memory beyond X and Y, and the model's size, from the matrices' shapes and counts."""
+
+    # --- presets ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def make(cls, preset: str = "default", **params: Any) -> Self:
+        """The method with the settings of a preset, "default" or "paper", and with `params` instead of some."""
+        if preset not in PRESETS:
+            raise ParamError(f"preset must be one of {', '.join(PRESETS)}, but is {preset!r}")
+        settings = cls.__dict__.get("paper_settings") if preset == "paper" else {}
+        if settings is None:
+            raise ParamError(f"{cls.name} has no preset 'paper'; only {', '.join(_with_papers())} have")
+        cls.check_param_names(params)
+        return cls(**{**settings, **params})
+
+    @classmethod
+    def paper(cls, **params: Any) -> Self:
+        """The method with its paper's own settings, where they differ from the defaults; `params` go over them.
+
+        Examples
+        --------
+        >>> import umpteen
+        >>> umpteen.FastXML.paper(n_trees=20)
+        FastXML(n_trees=20, labels_per_leaf=20, balance_sides=False, max_outer=10, max_inner=10)
+        """
+        return cls.make("paper", **params)
 
     # --- fit ----------------------------------------------------------------------------------------------------
 
@@ -179,6 +209,13 @@ class Method(Estimator):
             ) from error
         method.model_ = model
         return method
+
+
+def _with_papers() -> list[str]:
+    """The methods that have their paper's settings."""
+    from umpteen.methods import METHODS, method_class
+
+    return [name for name in METHODS if "paper_settings" in method_class(name).__dict__]
 
 
 def _plain(name: str, value: Any) -> Any:

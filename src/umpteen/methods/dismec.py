@@ -15,6 +15,7 @@ With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import NoneType
 from typing import Any, ClassVar, Self
 
@@ -101,6 +102,12 @@ class DiSMEC(DualOneVsRest):
 
     name: ClassVar[str] = "dismec"
     kept_as_parts: ClassVar[tuple[str, ...]] = ("candidate_tree",)
+    #: LIBLINEAR's route, Algorithm 1's batches, and weights that are not rounded.
+    paper_settings: ClassVar[Mapping[str, Any]] = {
+        "solver": "newton",
+        "labels_per_shard": 1000,
+        "weight_type": "float32",
+    }
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ the leaves it falls into.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -95,6 +96,13 @@ class FastXML(Method):
     name: ClassVar[str] = "fastxml"
     parallelism: ClassVar[Parallelism] = "across"
     scorer_class = ForestModel
+    #: Section 5's parameters (e) and (h), and the objective (5), which does not weigh sides.
+    paper_settings: ClassVar[Mapping[str, Any]] = {
+        "labels_per_leaf": 20,
+        "balance_sides": False,
+        "max_outer": 10,
+        "max_inner": 10,
+    }
     #: Whether a row's gain is divided by the best it could be, as nDCG's is.
     divides_by_ideal: ClassVar[bool] = True
 

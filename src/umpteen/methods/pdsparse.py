@@ -62,6 +62,11 @@ _MOST_FOUND = 100
 _ACTIVE = 30
 _SEARCHED = 4096
 
+#: What lambda_="auto" chooses from, as in the paper; of two that are equally good, the first.
+_LAMBDAS = (10.0, 1.0, 0.1, 0.01)
+#: Without held-out rows to choose by.
+_USUAL_LAMBDA = 0.01
+
 #: Labels per block when held-out rows are scored.
 _LABELS_PER_BLOCK = 16384
 
@@ -74,6 +79,7 @@ class _Solution(NamedTuple):
     stats: dict[str, NDArray[Any]]
     active_labels: float  # non-zero dual variables per row
     post_solved: bool
+    quality: float  # P@1 on held-out rows, or -1
 
 
 class _Joint:
@@ -96,7 +102,8 @@ class PDSparse(LabelBlocks):
     Parameters
     ----------
     lambda_
-        Weight of the L1 term, which makes weights zero. Use 0.01 for rows of unit length, or 0.1 for fewer weights.
+        Weight of the L1 term, which makes weights zero: 0.01 for rows of unit length, or 0.1 for fewer weights. Or
+        "auto": chosen from 10, 1, 0.1 and 0.01 by P@1 on the held-out rows, as in the paper.
     C
         Weight of the loss.
     n_groups
@@ -139,6 +146,8 @@ class PDSparse(LabelBlocks):
 
     Attributes
     ----------
+    chosen_ : float
+        The λ used in training.
     stats_ : dict of arrays, one entry per pass
         `dual`, before the pass; `gap`, the sum over rows of the distance to the optimum on the row's active set when
         it was visited; `found`, labels per search; `search_entries` and `step_entries`, work counted in entries of W
@@ -160,6 +169,16 @@ class PDSparse(LabelBlocks):
     """
 
     name: ClassVar[str] = "pdsparse"
+    #: λ on held-out rows, the bi-stochastic search of (24) and (25), one label a search (20), and W of the best pass,
+    #: neither averaged nor rounded; the paper scales no rows.
+    paper_settings: ClassVar[Mapping[str, Any]] = {
+        "lambda_": "auto",
+        "search": "sampled",
+        "n_found": 1,
+        "average": False,
+        "normalize": False,
+        "weight_type": "float32",
+    }
     renamed_values: ClassVar[Mapping[str, Mapping[Any, Any]]] = {"search": {"full": "exact"}}
     parallelism: ClassVar[Parallelism] = "together"
     memory_advice: ClassVar[str] = (
@@ -168,7 +187,7 @@ class PDSparse(LabelBlocks):
 
     def __init__(
         self,
-        lambda_: float = 0.01,
+        lambda_: float | str = 0.01,
         C: float = 1.0,
         n_groups: int = 3,
         search: str = "exact",
@@ -214,7 +233,10 @@ class PDSparse(LabelBlocks):
 
     def validate(self) -> None:
         super().validate()
-        check_number("lambda_", self.lambda_, 0)
+        if not isinstance(self.lambda_, str):
+            check_number("lambda_", self.lambda_, 0)
+        elif self.lambda_ != "auto":
+            raise ParamError(f'lambda_ must be a number or "auto", but is {self.lambda_!r}')
         check_number("C", self.C, 0, above=True)
         check_number("eps", self.eps, 0)
         if check_number("heldout", self.heldout, 0) >= 1:
@@ -237,6 +259,7 @@ class PDSparse(LabelBlocks):
     def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
         """Blocks of labels, cut from one solution."""
         self.stats_ = {name: np.zeros(0) for name in _STATS}
+        self.chosen_ = self.choose(data)
         joint = _Joint()
         blocks = super().plan(data, first_label, first_shard)
         return [Task(task.name, (task.plan, joint), task.cost, task.about) for task in blocks]
@@ -260,6 +283,12 @@ class PDSparse(LabelBlocks):
     def collect_note(self, task: Task, note: Any) -> None:
         self.__dict__.update(note)
 
+    def facts(self) -> dict[str, Any]:
+        params = super().facts()
+        if params["lambda_"] == "auto":
+            params["lambda_"] = getattr(self, "chosen_", "auto")
+        return params
+
     def _cut(self, W: Any, labels: NDArray[np.int32], data: TrainingData) -> LabelWeights:
         n_features = data.X.shape[1]
         rows = W[labels]
@@ -268,8 +297,24 @@ class PDSparse(LabelBlocks):
 
     # --- Algorithm 1 --------------------------------------------------------------------------------------------
 
-    def solve(self, data: TrainingData, threads: int, token: _native.CancelToken | None = None) -> _Solution:
-        """W for all labels."""
+    def choose(self, data: TrainingData) -> float:
+        """λ as given; for "auto", the one whose best pass has the best P@1 on the held-out rows."""
+        if not isinstance(self.lambda_, str):
+            return float(self.lambda_)
+        if not self._hold_out(data.Y).any():
+            return _USUAL_LAMBDA
+        threads = resolve_threads(self.threads)
+        return max(_LAMBDAS, key=lambda lambda_: self.solve(data, threads, lambda_=lambda_).quality)
+
+    def solve(
+        self,
+        data: TrainingData,
+        threads: int,
+        token: _native.CancelToken | None = None,
+        *,
+        lambda_: float | None = None,
+    ) -> _Solution:
+        """W for all labels, with the λ that was chosen unless another is given."""
         X = self.preprocessing().append_bias(data.X) if data.bias else data.X
         heldout = self._hold_out(data.Y)
         validation = _Validation(X[heldout], data.Y[heldout], np.diff(data.rows_of.indptr) > 0, threads)
@@ -282,7 +327,7 @@ class PDSparse(LabelBlocks):
             offsets(Y),
             Y.indices,
             Y.shape[1],
-            lambda_=float(self.lambda_),
+            lambda_=self.chosen_ if lambda_ is None else lambda_,
             C=float(self.C),
             n_groups=int(self.n_groups),
             seed=int(self.seed),
@@ -292,7 +337,8 @@ class PDSparse(LabelBlocks):
         best, stats = self._descend(solver, X, Y, validation, rng, compute)
         after = self._post_solve(solver, best, X, Y, validation, rng, token)
         active = len(best.alphas[0]) / X.shape[0]
-        return _Solution(best.W if after is None else after, stats, active, after is not None)
+        W, quality = (best.W, best.quality.first) if after is None else after
+        return _Solution(W, stats, active, after is not None, quality)
 
     def _hold_out(self, Y: Csr) -> NDArray[np.bool_]:
         n_rows = Y.shape[0]
@@ -379,8 +425,9 @@ class PDSparse(LabelBlocks):
         validation: _Validation,
         rng: np.random.Generator,
         token: _native.CancelToken | None,
-    ) -> Any:
-        """W of the problem without λ on the support of the best pass; None if the best pass itself is better."""
+    ) -> tuple[Any, float] | None:
+        """W of the problem without λ on the support of the best pass, and its quality; None if the best pass itself
+        is better."""
         if self.post_solve is False or (self.post_solve == "auto" and not validation.n_rows):
             return None
         solver.set_alphas(*start.alphas)
@@ -391,13 +438,13 @@ class PDSparse(LabelBlocks):
         for _ in range(int(self.max_passes)):
             _, gap = solver.step(_shuffle(X.shape[0], rng), token)
             W = mean.take(solver.weights())
-            quality = validation.score(W).whole
+            quality = validation.score(W)
             since += 1
-            if quality > best:
-                best, since, kept = quality, 0, W
+            if quality.whole > best:
+                best, since, kept = quality.whole, 0, (W, quality.first)
             if since >= self.patience or gap == 0:
                 break
-        return kept if validation.n_rows or kept is None else W
+        return kept if validation.n_rows or kept is None else (W, quality.first)
 
     # --- memory -------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ a label is done when they are close. With ``search="sampled"`` searches read onl
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -110,6 +111,14 @@ class PPDSparse(DualOneVsRest):
     """
 
     name: ClassVar[str] = "ppdsparse"
+    #: Section 6's λ and τ, the search of Algorithm 3, and all weights, not rounded.
+    paper_settings: ClassVar[Mapping[str, Any]] = {
+        "lambda_": 0.01,
+        "tau": 1.0,
+        "search": "sampled",
+        "prune": 0.0,
+        "weight_type": "float32",
+    }
 
     def __init__(
         self,

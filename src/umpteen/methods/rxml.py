@@ -1,7 +1,7 @@
 """RXML: local embeddings found by Riemannian conjugate gradients; and SLEEC, which finds them by projections.
 
-Each learner clusters the rows again. In a cluster, label vectors of length 1 are embedded so that the inner products
-of near ones are kept (methods/embed.py); V maps x to its embedding,
+Each learner clusters the rows again. In a cluster, label vectors are embedded so that the inner products of near ones
+are kept (methods/embed.py); V maps x to its embedding,
 
     min_V |Z - XV|² + λ|V|² + μ|XV|₁                                                                            (2)
 
@@ -12,7 +12,7 @@ to the nearest cluster of each learner and takes the labels of the rows nearest 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -47,6 +47,8 @@ from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
 _ROWS_PER_CLUSTER = 5000
+_ROWS_PER_CLUSTER_IN_PAPER = 6000
+_LABEL_VECTORS = ("unit", "binary")
 _KMEANS_ROUNDS = 7
 _RIDGE_TOLERANCE = 0.01
 _RIDGE_ITERATIONS = 200
@@ -95,7 +97,11 @@ class RXML(Method):
     rank
         Dimensions of the embeddings. A cluster with fewer rows or labels than that has as many dimensions as those.
     n_clusters
-        Clusters per learner; "auto" means one per 5000 rows. Clusters that end up empty are dropped.
+        Clusters per learner; "auto" means one per 5000 rows, "paper" ⌊rows / 6000⌋, and both at least one. Clusters
+        that end up empty are dropped.
+    label_vectors
+        Whose inner products are kept, and by which near rows are found: "unit", label vectors of length 1, or
+        "binary", the paper's, where rows with many labels are near to more rows.
     n_neighbors
         How many rows, including itself, a row keeps its inner products with; fewer if fewer share a label with it.
     embedding
@@ -151,12 +157,22 @@ class RXML(Method):
     name: ClassVar[str] = "rxml"
     parallelism: ClassVar[Parallelism] = "across"
     scorer_class = EmbeddingModel
+    #: Section 5.2 and Algorithms 1 to 3, with SLEEC's μ and ρ.
+    paper_settings: ClassVar[Mapping[str, Any]] = {
+        "n_clusters": "paper",
+        "label_vectors": "binary",
+        "iterations": 30,
+        "line_search": "armijo",
+        "mu": 0.01,
+        "sharpness": 0.0,
+    }
 
     def __init__(
         self,
         n_learners: int = 5,
         rank: int = 100,
         n_clusters: int | str = "auto",
+        label_vectors: str = "unit",
         n_neighbors: int = 100,
         embedding: str = "rcg",
         start: str = "labels",
@@ -180,6 +196,7 @@ class RXML(Method):
         self.n_learners = n_learners
         self.rank = rank
         self.n_clusters = n_clusters
+        self.label_vectors = label_vectors
         self.n_neighbors = n_neighbors
         self.embedding = embedding
         self.start = start
@@ -211,14 +228,17 @@ class RXML(Method):
             ("sharpness", lambda name, value: check_number(name, value, 0)),
         ):
             value = getattr(self, name)
+            words = ("auto", "paper") if name == "n_clusters" else ("auto",)
             if isinstance(value, str):
-                if value != "auto":
-                    raise ParamError(f'{name} must be a number or "auto", but is {value!r}')
+                if value not in words:
+                    listed = " or ".join(f'"{word}"' for word in words)
+                    raise ParamError(f"{name} must be a number or {listed}, but is {value!r}")
             else:
                 check(name, value)
         check_number("mu", self.mu, 0)
         check_number("rho", self.rho, 0, above=True)
         for name, allowed in (
+            ("label_vectors", _LABEL_VECTORS),
             ("embedding", ("rcg", "svp")),
             ("start", STARTS),
             ("line_search", ("exact", "armijo")),
@@ -272,7 +292,12 @@ class RXML(Method):
 
     def count_clusters(self, n_rows: int) -> int:
         """How many clusters a learner starts with; never more than there are rows."""
-        wanted = round(n_rows / _ROWS_PER_CLUSTER) if self.n_clusters == "auto" else int(self.n_clusters)
+        if self.n_clusters == "auto":
+            wanted = round(n_rows / _ROWS_PER_CLUSTER)
+        elif self.n_clusters == "paper":
+            wanted = n_rows // _ROWS_PER_CLUSTER_IN_PAPER
+        else:
+            wanted = int(self.n_clusters)
         return max(1, min(wanted, n_rows))
 
     # --- training -----------------------------------------------------------------------------------------------
@@ -285,7 +310,7 @@ class RXML(Method):
         self, data: TrainingData, plan: ClusterPlan, settings: list[Chosen], token: Any
     ) -> list[Cluster]:
         """Algorithm 2 in one cluster, once for each setting; settings with equal λ must be adjacent."""
-        X, Y = data.X[plan.rows], unit_labels(data.Y[plan.rows])
+        X, Y = data.X[plan.rows], self.vectors_of(data.Y[plan.rows])
         features = np.unique(X.indices)
         X = with_constant(X, features, data.bias)
         rank = max(1, min(int(self.rank), len(plan.rows), len(np.unique(Y.indices))))
@@ -304,6 +329,10 @@ class RXML(Method):
                 )
             )  # fmt: skip
         return clusters
+
+    def vectors_of(self, Y: Csr) -> Csr:
+        """The label vectors that are embedded."""
+        return unit_labels(Y) if self.label_vectors == "unit" else binary_labels(Y)
 
     def embed(self, Y: Csr, rank: int, learner: int, token: Any) -> Panel:
         """Z for the rows of Y."""
@@ -452,6 +481,11 @@ def unit_labels(Y: Csr) -> Csr:
     counts = np.diff(Y.indptr)
     data = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts).astype(np.float32)
     return make_csr(data, Y.indices, Y.indptr, Y.shape)
+
+
+def binary_labels(Y: Csr) -> Csr:
+    """Label vectors of ones."""
+    return make_csr(np.ones(Y.nnz, np.float32), Y.indices, Y.indptr, Y.shape)
 
 
 def with_constant(X: Csr, features: NDArray[np.int32], bias: float) -> Csr:
