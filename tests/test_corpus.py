@@ -277,7 +277,7 @@ def test_bytes_that_are_not_utf8(tmp_path):
         ("text,tags\na,b\n", r":1: there must be a column 'labels', but the columns are 'text', 'tags'"),
         ("text,labels,text\n", r":1: a column's name may stand once in the header"),
         ("text,labels\na,b\nc\n", r":3: there must be 2 columns as in the header, but are 1"),
-        ('text,labels\n"a\nb",c\n"d,e', r":4: not valid CSV \(unexpected end of data\)"),
+        ('text,labels\n"a\nb",c\n"d,e', r":4: not valid CSV \(a . opens a cell here and is never closed\)"),
         ('text,labels\n"a"b,c\n', r":2: not valid CSV"),
         ("text,labels\na,b;;c\n", r":2: labels must not hold an empty label, but is 'b;;c'"),
     ],
@@ -292,7 +292,7 @@ def test_bad_tsv(tmp_path):
         umpteen.read_corpus(write(tmp_path, "a\t<b>\nc\n", "a.tsv"))
     with pytest.raises(DataError, match=r"a\.tsv:1: there must be a column 'text', but the columns are 'a', 'b'"):
         umpteen.read_corpus(write(tmp_path, "a\tb\nc\td\n", "a.tsv"))
-    with pytest.raises(DataError, match=r"a\.tsv:1: subjects must not hold an empty one"):
+    with pytest.raises(DataError, match=r"a\.tsv:1: subject_uris must not hold an empty label, but is '<>'"):
         umpteen.read_corpus(write(tmp_path, "a\t<>\n", "a.tsv"))
 
 
@@ -300,10 +300,15 @@ def test_bad_tsv(tmp_path):
     ("source", "options", "error", "message"),
     [
         ("a.txt", {}, ParamError, "a.txt: its name does not show its format; format must be one of jsonl"),
-        ("a.txt", {"format": "xml"}, ParamError, "format must be one of jsonl, csv, tsv, annif-tsv, parquet, but is"),
+        (
+            "a.txt",
+            {"format": "xml"},
+            ParamError,
+            "format must be one of jsonl, csv, tsv, annif-tsv, parquet, excel, but is",
+        ),
         (ROWS, {"format": "csv"}, ParamError, "format is for files, but the source is a list"),
         (ROWS, {"text": []}, ParamError, "text must be the name of a field or several names"),
-        (ROWS, {"labels": ["a"]}, ParamError, "labels must be the name of a field or None"),
+        (ROWS, {"labels": [3]}, ParamError, "labels must be the name of a field, several names or None"),
         (ROWS, {"label_delimiter": ""}, ParamError, "label_delimiter must be a string of at least one character"),
         (3, {}, DataError, "a corpus must be a file, a table or an iterable of"),
         ({"text": []}, {}, DataError, "a corpus must be a file, a table or an iterable of"),

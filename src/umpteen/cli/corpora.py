@@ -31,9 +31,9 @@ LabelDelimiterOption = Annotated[
 
 def is_corpus(path: Path, format: str | None) -> bool:
     """Whether a file holds texts rather than numbers, by its format or its name."""
-    from umpteen.data.corpus import FORMATS, format_of_corpus
+    from umpteen.data.corpus import FORMATS, format_of_table
 
-    return format in FORMATS if format is not None else format_of_corpus(path) is not None
+    return format in FORMATS if format is not None else format_of_table(path) is not None
 
 
 def read_texts(

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from umpteen.data.corpus import iter_json_lines
 from umpteen.data.files import PathLike
+from umpteen.data.tables.lines import iter_json_lines
 from umpteen.errors import DataError
 
 _SOME = ("accepted", "rejected", "added")

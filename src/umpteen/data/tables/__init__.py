@@ -1,0 +1,1 @@
+"""Tables in files: which columns are meant, how a file is written, rows in and rows out."""

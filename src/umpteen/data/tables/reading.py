@@ -1,0 +1,286 @@
+"""Rows of a table in a file, one after the other: CSV, TSV, JSON lines, Annif's short texts, Parquet, Excel.
+
+A row is a dict by column. Each row comes with its number: that of its first line, in Parquet its place from 0 on, in
+Excel the number Excel shows.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from umpteen.data.files import COMPRESSED_SUFFIXES, PathLike
+from umpteen.data.tables.columnar import cell_text, excel_rows, parquet_rows
+from umpteen.data.tables.fields import ANNIF_CSV, Fields, show
+from umpteen.data.tables.lines import STANDARD_INPUT, decode_lines, parse_json_lines, read_pieces
+from umpteen.data.tables.sniffing import Dialect, check_encoding, find_delimiter, find_encoding, find_quote
+from umpteen.errors import DataError, ParamError
+
+FORMATS = ("jsonl", "csv", "tsv", "annif-tsv", "parquet", "excel")
+_SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".xlsx": "excel",
+}
+#: What is looked at to find out how a table is written.
+_SAMPLE = 1 << 20
+_SAMPLE_LINES = 1 << 16
+_ROWS = 1024  # taken from a CSV reader at once
+#: What a cell may hold, so that a quote that is never closed does not take the rest of a large file into memory.
+_LONGEST_CELL = 1 << 27
+
+Row = dict[str, Any]
+
+
+def format_of_table(path: PathLike) -> str | None:
+    """The format a file's name suggests; None if it suggests no table."""
+    name = Path(path).name.lower()
+    for suffix in COMPRESSED_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return _SUFFIXES.get(Path(name).suffix)
+
+
+def check_format(path: PathLike, format: str | None) -> str:
+    """The format of a table: what is given, or what its name suggests."""
+    if format is None:
+        format = format_of_table(path)
+        if format is None:
+            raise ParamError(f"{path}: its name does not show its format; format must be one of {', '.join(FORMATS)}")
+    if format not in FORMATS:
+        raise ParamError(f"format must be one of {', '.join(FORMATS)}, but is {format!r}")
+    return format
+
+
+class Table:
+    """The rows of a file, to be read once.
+
+    Attributes
+    ----------
+    columns
+        Their names; None for JSON lines, whose lines may have other fields.
+    dialect
+        How a text table is written; None for other formats.
+    n_bytes, bytes_read
+        How large the file is, where that says how long reading takes, and how far it was read.
+    """
+
+    def __init__(self, path: PathLike, format: str, *, encoding: str | None, dialect: Dialect | None = None) -> None:
+        self.path, self.format = path, format
+        self.columns: list[str] | None = None
+        self.dialect: Dialect | None = None
+        self.schema: Any = None
+        self.n_bytes: int | None = None
+        self.n_rows: int | None = None
+        self.bytes_read = 0
+        self._given, self._encoding = dialect, encoding
+        self._rows = self._open()
+
+    def __iter__(self) -> Iterator[tuple[int, Row]]:
+        return self._rows
+
+    def where(self, number: int) -> str:
+        """The place of a row, for messages."""
+        return f"{self.path}:{number}" if self.format not in ("parquet", "excel") else f"{self.path}: row {number}"
+
+    def readable(self, row: Row, fields: Fields) -> Row:
+        """A row with texts where fields must be texts; only Excel has numbers and dates there."""
+        if self.format != "excel":
+            return row
+        return row | {name: cell_text(row[name]) for name in fields.names}
+
+    def check_fields(self, fields: Fields) -> Fields:
+        """Refuses a table that lacks a column; returns the fields to take."""
+        if self.columns is None:
+            return fields
+        header = str(self.path) if self.format == "parquet" else self.where(1)
+        return fields.check_columns(self.columns, header)
+
+    # --- formats -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Iterator[tuple[int, Row]]:
+        if self.format == "parquet":
+            self.columns, self.schema, self.n_rows, rows = parquet_rows(self.path)
+            return rows
+        if self.format == "excel":
+            self.columns, self.n_rows, rows = excel_rows(self.path)
+            return rows
+        pieces = self._count(read_pieces(self.path))
+        if self.format == "jsonl":
+            lines = decode_lines(self.path, pieces, self._encoding or "utf-8")
+            return _check_objects(self.path, parse_json_lines(self.path, lines))
+        start, pieces = _look(pieces)
+        encoding = self._encoding or find_encoding(start)
+        lines = decode_lines(self.path, pieces, encoding)
+        if self.format == "annif-tsv":
+            self.dialect, self.columns = Dialect("\t", "", encoding), ["text", ANNIF_CSV]
+            return _annif_rows(self.path, lines)
+        return self._open_table(lines, encoding)
+
+    def _count(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        if str(self.path) != STANDARD_INPUT and Path(self.path).suffix not in COMPRESSED_SUFFIXES:
+            self.n_bytes = os.path.getsize(self.path) if os.path.isfile(self.path) else None  # noqa: PTH113, PTH202
+        for piece in pieces:
+            self.bytes_read += len(piece)
+            yield piece
+
+    def _open_table(self, lines: Iterator[str], encoding: str) -> Iterator[tuple[int, Row]]:
+        first: list[str] = []
+        size = 0
+        for line in lines:  # whole lines, as many as show how the table is written
+            first.append(line)
+            size += len(line)
+            if size >= _SAMPLE_LINES:
+                break
+        lines = chain(first, lines)
+        sample = "".join(first)
+        header = first[0] if first else ""
+        if self._given is not None:
+            delimiter = self._given.delimiter
+        elif self.format == "tsv":
+            delimiter = "\t"
+            cells = header.rstrip("\r\n").split("\t")
+            if "text" not in cells and len(cells) == 2 and _are_uris(cells[1]):
+                self.format, self.columns = "annif-tsv", ["text", ANNIF_CSV]
+                self.dialect = Dialect("\t", "", encoding)
+                return _annif_rows(self.path, lines)
+        else:
+            delimiter = find_delimiter(sample)
+        self.dialect = Dialect(delimiter, find_quote(header, delimiter), encoding)
+        rows = _parse_csv(self.path, _refuse_nul(self.path, lines), self.dialect)
+        self.columns = _read_header(self.path, next(rows, None))
+        return _to_rows(self.path, self.columns, rows)
+
+
+def open_table(
+    path: PathLike, *, format: str | None = None, encoding: str | None = None, csv_delimiter: str | None = None
+) -> Table:
+    """Opens a table. What is not given is found by looking at the file: `Table.dialect` says what was found.
+
+    Parameters
+    ----------
+    path
+        A file, or "-" for standard input, which needs a format.
+    format
+        One of jsonl, csv, tsv, annif-tsv, parquet and excel; by default from the file's name.
+    encoding, csv_delimiter
+        How a text table is written.
+    """
+    chosen = check_format(path, format)
+    if encoding is not None:
+        encoding = check_encoding(encoding, "encoding")
+    dialect = None
+    if csv_delimiter is not None:
+        if chosen not in ("csv", "tsv"):
+            raise ParamError(f"csv_delimiter is for csv and tsv, but the format is {chosen}")
+        dialect = Dialect(check_delimiter(csv_delimiter))
+    return Table(path, chosen, encoding=encoding, dialect=dialect)
+
+
+def check_delimiter(delimiter: str) -> str:
+    found = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
+    if not isinstance(found, str) or len(found) != 1 or found in '"\r\n\0':
+        raise ParamError(f"csv_delimiter must be one character such as ; or tab, but is {delimiter!r:.100}")
+    return found
+
+
+def _look(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The beginning of a file, and all of it."""
+    start: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        start.append(piece)
+        size += len(piece)
+        if size >= _SAMPLE:
+            break
+    return b"".join(start), chain(start, pieces)
+
+
+def _check_objects(path: PathLike, rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Row]]:
+    for number, row in rows:
+        if not isinstance(row, dict):
+            raise DataError(f"{path}:{number}: a line must hold a JSON object, but holds {show(row)}")
+        yield number, row
+
+
+def _refuse_nul(path: PathLike, lines: Iterator[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if "\0" in line:
+            place = line.index("\0") + 1
+            raise DataError(f"{path}:{number}: a table must not hold a NUL character, but character {place} is one")
+        yield line
+
+
+def _read_header(path: PathLike, first: tuple[int, list[str]] | None) -> list[str]:
+    if first is None:
+        raise DataError(f"{path}: there must be a header with the names of the columns, but the file is empty")
+    number, header = first
+    twice = [name for i, name in enumerate(header) if name in header[:i]]
+    if twice:
+        raise DataError(
+            f"{path}:{number}: a column's name may stand once in the header, but {twice[0]!r} stands "
+            f"{header.count(twice[0])} times"
+        )
+    return header
+
+
+def _to_rows(path: PathLike, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, Row]]:
+    width = len(header)
+    for number, cells in rows:
+        if len(cells) != width:
+            raise DataError(f"{path}:{number}: there must be {width} columns as in the header, but are {len(cells)}")
+        yield number, dict(zip(header, cells, strict=True))
+
+
+def _parse_csv(path: PathLike, lines: Iterator[str], dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file that are not blank, each with the number of its first line."""
+    reader = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote, strict=True)
+    problem: csv.Error | None = None
+    more = True
+    while more:
+        rows = []
+        # The module refuses long fields by default; its limit is global, so it is raised only while we read.
+        limit = csv.field_size_limit(_LONGEST_CELL)
+        try:
+            for _ in range(_ROWS):
+                number = reader.line_num + 1
+                cells = next(reader, None)
+                if cells is None:
+                    more = False
+                    break
+                if cells:
+                    rows.append((number, cells))
+        except csv.Error as error:
+            problem, more = error, False
+        finally:
+            csv.field_size_limit(limit)
+        yield from rows
+    if problem is not None:
+        raise DataError(f"{path}:{number}: not valid CSV ({_explain(str(problem), dialect)})") from problem
+
+
+def _explain(message: str, dialect: Dialect) -> str:
+    if message == "unexpected end of data":
+        return f"a {dialect.quote} opens a cell here and is never closed"
+    if message.startswith("field larger"):
+        return f"a cell must have at most {_LONGEST_CELL:,} characters; perhaps a {dialect.quote} is never closed"
+    return message
+
+
+def _are_uris(cell: str) -> bool:
+    return bool(cell) and all(part.startswith("<") and part.endswith(">") for part in cell.split())
+
+
+def _annif_rows(path: PathLike, lines: Iterator[str]) -> Iterator[tuple[int, Row]]:
+    for number, line in enumerate(lines, start=1):
+        if line.isspace():
+            continue
+        text, tab, uris = line.rstrip("\r\n").partition("\t")
+        yield number, {"text": text, ANNIF_CSV: uris} if tab else {"text": text}

@@ -1,0 +1,127 @@
+"""How a text table is written, found by looking at its beginning: encoding, delimiter, quotes.
+
+encoding    a byte order mark, if there is one; UTF-16 by its zero bytes; UTF-8 where that is valid; else what
+            Windows writes in Western Europe and America (Windows-1252), or Latin-1 where a byte is not of that
+delimiter   comma, semicolon, tab or bar: the one that gives all rows as many columns as the header
+quotes      ', if the cells of the header stand in these; else "
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from dataclasses import dataclass
+
+from umpteen.errors import ParamError
+
+DELIMITERS = (",", ";", "\t", "|")
+_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
+_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_ENCODINGS = {
+    "utf-8": "UTF-8",
+    "utf-8-sig": "UTF-8 with a byte order mark",
+    "utf-16": "UTF-16",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+    "cp1252": "Windows-1252",
+    "latin-1": "Latin-1",
+}
+#: Lines that show which delimiter it is.
+_LINES = 200
+_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text table is written."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    encoding: str = "utf-8"
+
+    def __str__(self) -> str:
+        between = _NAMES.get(self.delimiter, repr(self.delimiter))
+        quotes = "" if self.quote == '"' else f", quotes {self.quote}"
+        return f"{between} between columns{quotes}, {_ENCODINGS.get(self.encoding, self.encoding)}"
+
+
+def find_encoding(start: bytes) -> str:
+    """The encoding of a file by its first bytes."""
+    for mark, encoding in _MARKS:
+        if start.startswith(mark):
+            return encoding
+    half = len(start[:4096]) // 2
+    if half >= 2:
+        zeros = start[0 : 2 * half : 2].count(0), start[1 : 2 * half : 2].count(0)
+        if max(zeros) > 0.4 * half and min(zeros) < 0.1 * half:
+            return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    if is_mostly_utf8(start):
+        return "utf-8"
+    try:
+        codecs.getincrementaldecoder("cp1252")().decode(start)
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "cp1252"
+
+
+def is_mostly_utf8(start: bytes) -> bool:
+    """Whether text is UTF-8, perhaps damaged: then it must be refused, rather than every é of it read as Ã©."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        good = _MULTIBYTE.findall(start)
+        odd = sum(byte >= 0x80 for byte in start) - sum(map(len, good))
+        return len(good) > odd
+    return True
+
+
+def check_encoding(encoding: str, parameter: str) -> str:
+    """A text encoding that Python knows, by its usual name."""
+    try:
+        name = codecs.lookup(encoding).name
+        "".encode(name)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ParamError(
+            f"{parameter} must be an encoding such as utf-8, utf-16, cp1252 or latin-1, but is {encoding!r:.100}"
+        ) from error
+    return {"iso8859-1": "latin-1"}.get(name, name)
+
+
+def find_quote(line: str, delimiter: str) -> str:
+    """The quotes of a table by its header."""
+    cells = line.rstrip("\r\n").split(delimiter)
+    single = all(len(cell) >= 2 and cell[0] == cell[-1] == "'" for cell in cells)
+    return "'" if single and cells != [""] else '"'
+
+
+def find_delimiter(text: str, default: str = ",") -> str:
+    """What stands between columns, by the first lines of a table."""
+    best, best_score = default, (0.0, 0)
+    for delimiter in DELIMITERS:
+        widths = _widths(text, delimiter)
+        if not widths or widths[0] < 2:
+            continue
+        score = sum(width == widths[0] for width in widths) / len(widths), widths[0]
+        if score > best_score:
+            best, best_score = delimiter, score
+    return best
+
+
+def _widths(text: str, delimiter: str) -> list[int]:
+    """How many columns each row has, as far as the text can be read."""
+    lines = text.split("\n")
+    quote = find_quote(lines[0], delimiter)
+    reader = csv.reader(
+        io.StringIO("\n".join(lines[:_LINES]), newline=""), delimiter=delimiter, quotechar=quote, strict=True
+    )
+    widths: list[int] = []
+    limit = csv.field_size_limit(max(len(text), 1))
+    try:
+        widths.extend(len(cells) for cells in reader if cells)
+    except csv.Error:
+        pass  # cut off within quotes, or not this delimiter: what was read so far decides
+    finally:
+        csv.field_size_limit(limit)
+    return widths

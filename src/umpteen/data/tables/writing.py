@@ -1,0 +1,233 @@
+"""Rows of a table into a file: CSV, TSV, JSON lines, Parquet, Excel.
+
+    CSV, TSV    a cell of several values is joined by a delimiter, or is JSON where that stands in a value
+    JSON lines  values stay what they are
+    Parquet     a column has one type: that of the table it comes from, else that of its first rows
+    Excel       text stays text, even where it begins with =; a cell has at most 32,767 characters, a sheet 1,048,576
+                rows
+
+A writer appends to a file that is open. Text formats can be continued after an interruption: what was written stays.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, Protocol
+
+from umpteen.data.tables.columnar import import_openpyxl, import_pyarrow
+from umpteen.data.tables.fields import show
+from umpteen.data.tables.sniffing import Dialect
+from umpteen.errors import DataError, ParamError
+from umpteen.printing import format_json
+
+#: Formats of which a beginning can be kept and continued.
+CONTINUABLE = ("csv", "tsv", "jsonl")
+WRITABLE = ("csv", "tsv", "jsonl", "parquet", "excel")
+_LONGEST_CELL = 32_767
+_MOST_ROWS = 1_048_576
+_NOT_IN_EXCEL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class TableWriter(Protocol):
+    """Writes rows with the same columns, and what a format has at its end."""
+
+    def write(self, rows: Rows) -> None: ...
+    def finish(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+def make_writer(
+    format: str,
+    file: IO[bytes],
+    columns: Sequence[str],
+    *,
+    dialect: Dialect | None = None,
+    schema: Any = None,
+    begun: bool = False,
+) -> TableWriter:
+    """A writer of rows with these columns.
+
+    Parameters
+    ----------
+    dialect
+        How the table that rows come from is written, which is kept where possible; see `CsvWriter`.
+    schema
+        The Arrow types of columns that are known.
+    begun
+        Whether the file already holds the beginning of the table.
+    """
+    if format in ("csv", "tsv"):
+        return CsvWriter(file, columns, format, dialect, begun)
+    if format == "jsonl":
+        return JsonWriter(file)
+    if format == "parquet":
+        return ParquetWriter(file, columns, schema)
+    if format == "excel":
+        return ExcelWriter(file, columns)
+    raise ParamError(f"format must be one of {', '.join(WRITABLE)}, but is {format!r}")
+
+
+class CsvWriter:
+    """A table with the delimiter of the one it comes from. It is UTF-8; it begins with a byte order mark, by which
+    Excel knows that, if the other one did or was not UTF-8."""
+
+    def __init__(
+        self, file: IO[bytes], columns: Sequence[str], format: str, dialect: Dialect | None, begun: bool
+    ) -> None:
+        self._file, self._columns = file, list(columns)
+        delimiter = "\t" if format == "tsv" else dialect.delimiter if dialect and dialect.delimiter != "\t" else ","
+        self._text = io.StringIO(newline="")
+        self._writer = csv.writer(self._text, delimiter=delimiter)
+        if not begun:
+            if dialect is not None and dialect.encoding != "utf-8":
+                file.write(b"\xef\xbb\xbf")
+            self._writer.writerow(self._columns)
+            self._flush()
+
+    def write(self, rows: Rows) -> None:
+        columns = self._columns
+        self._writer.writerows([_as_cell(row.get(name)) for name in columns] for row in rows)
+        self._flush()
+
+    def _flush(self) -> None:
+        self._file.write(self._text.getvalue().encode("utf-8", "replace"))
+        self._text.seek(0)
+        self._text.truncate()
+
+    def finish(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
+def _as_cell(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    return format_json(value) if isinstance(value, (list, dict, bool)) else value
+
+
+class JsonWriter:
+    """One object a line."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, rows: Rows) -> None:
+        try:
+            self._file.write("".join(format_json(row) + "\n" for row in rows).encode())
+        except TypeError:  # dates of Excel and Parquet
+            self._file.write("".join(format_json(_plain(row)) + "\n" for row in rows).encode())
+
+    def finish(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    kept = (str, int, float, bool, list, dict, type(None))
+    return {name: value if isinstance(value, kept) else str(value) for name, value in row.items()}
+
+
+class ParquetWriter:
+    """Columns get their types from the schema or, where it has none, from the first rows."""
+
+    def __init__(self, file: IO[bytes], columns: Sequence[str], schema: Any) -> None:
+        self._arrow = import_pyarrow("writing Parquet")
+        self._file, self._columns = file, list(columns)
+        self._known = {} if schema is None else {field.name: field for field in schema}
+        self._schema: Any = None
+        self._writer: Any = None
+
+    def write(self, rows: Rows) -> None:
+        self._begin(rows)
+        arrays = [self._column(rows, name) for name in self._columns]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+
+    def _column(self, rows: Rows, name: str) -> Any:
+        field = self._schema.field(name)
+        values = [row.get(name) for row in rows]
+        try:
+            return self._arrow.array(values, type=field.type)
+        except (self._arrow.lib.ArrowException, TypeError, ValueError) as error:
+            raise DataError(
+                f"column {name!r} must be of one type, {field.type}, in Parquet, but is not ({error})"
+            ) from error
+
+    def _begin(self, rows: Rows) -> None:
+        if self._writer is None:
+            self._schema = self._arrow.schema(
+                [self._known.get(name) or self._infer(rows, name) for name in self._columns]
+            )
+            self._writer = self._arrow.parquet.ParquetWriter(self._file, self._schema)
+
+    def _infer(self, rows: Rows, name: str) -> Any:
+        try:
+            found = self._arrow.array([row.get(name) for row in rows]).type
+        except (self._arrow.lib.ArrowException, TypeError, ValueError) as error:
+            raise DataError(f"column {name!r} must be of one type in Parquet, but is not ({error})") from error
+        return self._arrow.field(name, self._arrow.string() if self._arrow.types.is_null(found) else found)
+
+    def finish(self) -> None:
+        self._begin([])
+        self._writer.close()
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+class ExcelWriter:
+    """One sheet. It is kept in a temporary file until it is finished, as an Excel file is written in one go."""
+
+    def __init__(self, file: IO[bytes], columns: Sequence[str]) -> None:
+        openpyxl = import_openpyxl("writing Excel files")
+        self._file, self._columns = file, list(columns)
+        self._book = openpyxl.Workbook(write_only=True)
+        self._sheet = self._book.create_sheet("umpteen")
+        self._cell = openpyxl.cell.WriteOnlyCell
+        self._n_rows = 0
+        self._append(self._columns)
+
+    def write(self, rows: Rows) -> None:
+        for row in rows:
+            self._append([row.get(name) for name in self._columns])
+
+    def _append(self, values: Sequence[Any]) -> None:
+        self._n_rows += 1
+        if self._n_rows > _MOST_ROWS:
+            raise DataError(
+                f"an Excel sheet must have at most {_MOST_ROWS:,} rows, but there are more; write .csv instead"
+            )
+        self._sheet.append([self._as_cell(value) for value in values])
+
+    def _as_cell(self, value: Any) -> Any:
+        if isinstance(value, (list, dict)):
+            value = format_json(value)
+        if not isinstance(value, str):
+            return value
+        if len(value) > _LONGEST_CELL:
+            raise DataError(
+                f"row {self._n_rows}: a cell of Excel must have at most {_LONGEST_CELL:,} characters, but one has "
+                f"{len(value):,}; write .csv instead"
+            )
+        if _NOT_IN_EXCEL.search(value):
+            raise DataError(
+                f"row {self._n_rows}: a cell of Excel must not hold control characters, but one is {show(value)}"
+            )
+        cell = self._cell(self._sheet, value=value)
+        cell.data_type = "s"  # never a formula
+        return cell
+
+    def finish(self) -> None:
+        self._book.save(self._file)
+
+    def abandon(self) -> None:
+        self._sheet.close()  # ends what it writes to its temporary file
