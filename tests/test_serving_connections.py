@@ -297,6 +297,35 @@ def memory_of(pid: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("numbers", [1_900_000, 30_000])
+def test_numbers_that_are_short_to_write_and_large_in_memory_are_bounded(served_models, numbers):
+    """Two bytes of a body become 32 bytes of a list."""
+    from .serving import children_of
+
+    body = b'{"features":[' + b"0," * numbers + b"0]}"
+    ask = b"POST /v1/suggest HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    ask += b"content-length: %d\r\n\r\n%b" % (len(body), body)
+    n_clients = 24 if numbers > 100_000 else 300
+    with serving(served_models["numbers"], "--max-bytes-in-flight", "60000000") as process:
+        pid = children_of(process.process.pid)[0]
+        assert status_of(exchange(process.port, ask, 30)) == 422  # alone it is read, and has too many numbers
+        before = most = memory_of(pid)
+        crowd = [connect(process.port) for _ in range(n_clients)]
+        with contextlib.ExitStack() as opened:
+            for connection in crowd:
+                opened.enter_context(connection).sendall(ask[:-1])
+            for connection in crowd:
+                connection.sendall(ask[-1:])
+                most = max(most, memory_of(pid))
+            statuses = Counter(status_of(first_line(connection)) for connection in crowd)
+        assert set(statuses) <= {422, 503}
+        assert statuses[503] > 0
+        most = max(most, memory_of(pid))
+        assert most - before < 200, f"{before} MB, then {most} MB"  # all at once would take 1.5 GB and 300 MB
+        assert healthy(process.port)
+
+
+@pytest.mark.slow
 def test_clients_that_never_read_hold_little_and_not_for_long(wordy):
     """Each asks for 20 MB and reads nothing."""
     from .serving import children_of

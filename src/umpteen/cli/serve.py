@@ -112,7 +112,7 @@ def command(
         int,
         typer.Option(
             "--max-bytes-in-flight", rich_help_panel=_LIMITS,
-            help="Most bytes of requests being read and answers being written, per worker; more get 503.",
+            help="Most bytes of requests, decoded, and answers being written, per worker; more get 503.",
         ),
     ] = _default("max_bytes_in_flight"),
     max_header_bytes: Annotated[

@@ -29,6 +29,9 @@ from umpteen.serving.versions import candidates
 
 #: Larger bodies are parsed in a thread, so that no other request waits for it.
 _SMALL_BODY = 1 << 16
+#: Most memory that a value takes once it is decoded: an entry of a dict of numbers. Between two values is a comma, so
+#: commas bound what a body takes, however short its values are.
+_BYTES_PER_COMMA = 96
 _TICK = 0.5
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _SUGGEST = msgspec.json.Decoder(schema.SuggestRequest)
@@ -153,6 +156,7 @@ class Api:
         if length.isdigit() and (len(length) > 18 or int(length) > most):
             raise _too_large(most)
         body = await self._body(request, most)
+        self.gate.hold(request.scope, _BYTES_PER_COMMA * body.count(b","))
         if len(body) <= _SMALL_BODY:
             return schema.decode(body, decoder)
         return await asyncio.to_thread(schema.decode, body, decoder)

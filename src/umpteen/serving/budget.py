@@ -1,4 +1,4 @@
-"""Bytes that requests and answers may hold in memory at once."""
+"""Bytes that requests, decoded and not, and answers may hold in memory at once."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Settings:
     max_requests
         Most requests open at once, slow clients included; more are refused with 503.
     max_bytes_in_flight
-        Most bytes of requests being read and answers being written at once; more are refused with 503.
+        Most bytes of requests, decoded, and answers being written at once; more are refused with 503.
     max_header_bytes, max_headers, max_url_bytes
         How large the head of a request may be.
     max_connections, max_connections_per_client
