@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -190,13 +191,18 @@ def test_token_files(tmp_path):
         Tokens.read(tmp_path / "none")
     with pytest.raises(ParamError, match="bytes"):
         read("a" * 2_000_000)
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
+    for special in (tmp_path / "pipe", "/dev/zero", tmp_path):
+        with pytest.raises(ParamError, match=r"regular file|cannot be read"):
+            Tokens.read(special)
+    (tmp_path / "link").symlink_to(file)  # as secrets are mounted
+    read("one-token\n")
+    assert Tokens.read(tmp_path / "link").names == ["default"]
 
 
 @pytest.mark.slow
 def test_an_empty_token_is_refused(served_models, tmp_path, monkeypatch):
     """It was meant to be one; nobody may be let in because it is not."""
-    import os
-
     command = [*COMMAND, served_models["tags"], "--port", "0"]
     for more, environment in (([], {"UMPTEEN_TOKEN": ""}), (["--token-file", str(tmp_path / "empty")], {})):
         (tmp_path / "empty").write_text("\n")

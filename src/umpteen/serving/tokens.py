@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,7 +51,10 @@ class Tokens:
     def read(cls, file: str | Path) -> Tokens:
         """The tokens of a file. At least one: an empty file must not let everyone in."""
         try:
-            with Path(file).open("rb") as handle:
+            # Without waiting for a writer, if it is a pipe: that would stop the watcher.
+            with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as handle:
+                if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+                    raise ParamError(f"{file}: a token file must be a regular file, since it is read again and again")
                 content = handle.read(_LONGEST_FILE + 1)
         except OSError as error:
             raise ParamError(f"{file}: the tokens cannot be read ({error.strerror or error})") from error
