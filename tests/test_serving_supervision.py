@@ -17,7 +17,7 @@ import pytest
 
 import umpteen
 from umpteen.serving.app import make_app, make_counts
-from umpteen.serving.served import as_time
+from umpteen.serving.served import Served, as_time
 from umpteen.serving.settings import Settings
 from umpteen.serving.shared import SharedMemory
 from umpteen.serving.tokens import Tokens
@@ -264,6 +264,7 @@ def test_reasons():
         (FileNotFoundError("x"), "missing"),
         (PermissionError("x"), "unreadable"),
         (umpteen.errors.ModelUnfinishedError("x"), "unfinished"),
+        (umpteen.errors.ModelChangedError("x"), "changed"),
         (umpteen.errors.ModelFormatError("x"), "format"),
         (umpteen.errors.ModelCorruptError("x"), "damaged"),
         (OverflowError("cannot convert float infinity to integer"), "error"),
@@ -281,6 +282,7 @@ class Looks:
         self.counts = make_counts(self.settings)
         self.tried: list[tuple[str, bool]] = []
         self.opened: list[str] = []
+        self.versions: list[str] = []
         self.tokens: list[Tokens] = []
         self.outcomes = outcomes
         self.watcher = Watcher(
@@ -295,8 +297,9 @@ class Looks:
             raise outcome
         return outcome
 
-    def spread(self, model: str, path: str) -> list[Outcome]:
+    def spread(self, model: str, path: str, version: str) -> list[Outcome]:
         self.opened.append(Path(path).name)
+        self.versions.append(version)
         return [Outcome("0")]
 
     def look(self, times: int = 2) -> None:
@@ -341,6 +344,35 @@ def test_what_is_still_changing_is_not_tried(two, tmp_path):
     assert looks.tried[1:] == [("m", False)]
     looks.watcher.look(always=True)
     assert len(looks.tried) == 3
+
+
+def test_workers_open_only_the_version_that_was_tried(two, tmp_path):
+    sea, ocean = two
+    path = tmp_path / "m"
+    shutil.copytree(sea, path)
+    looks = Looks(path, [Outcome("tried")])
+    (path / "manifest.json").touch()
+    looks.look()
+    assert looks.versions == ["tried"]
+    served = Served("m", str(path), looks.settings, looks.counts)
+    umpteen.load(ocean).save(path, overwrite=True)  # between the trial and the worker
+    with pytest.raises(umpteen.errors.ModelChangedError, match=f"{digest(sea)} was tried, but now .*{digest(ocean)}"):
+        served.reopen(str(path), digest(sea))
+    assert served.model.version == digest(sea)
+    served.reopen(str(path), digest(ocean))
+    assert served.model.version == digest(ocean)
+
+
+def test_with_verify_every_worker_compares_what_it_maps(two, tmp_path):
+    path = tmp_path / "m"
+    shutil.copytree(two[0], path)
+    weights = next(path.glob("*/weights.npy"))
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    settings = Settings({"m": str(path)}, verify=True)
+    with pytest.raises(umpteen.errors.ModelCorruptError, match="SHA-256"):
+        Served("m", str(path), settings, make_counts(settings))
 
 
 def test_what_failed_is_tried_again_later(two, tmp_path, monkeypatch):
@@ -413,12 +445,50 @@ def test_versions_are_chosen_by_name(two, tmp_path, caplog):
     assert looks.opened == ["2026-11-01"]
 
 
+def test_a_whole_version_below_a_damaged_one_is_found(two, tmp_path):
+    """The newest is damaged, and stays; the one below it comes later and is whole."""
+    sea, _ = two
+    place = tmp_path / "m"
+    shutil.copytree(sea, place / "v1")
+    broken = Outcome(None, "damaged", "broken")
+    looks = Looks(place, [broken, Outcome("0"), broken])
+    shutil.copytree(sea, place / "v3")
+    looks.look()
+    assert looks.tried == [("v3", True)]
+    shutil.copytree(sea, place / "v2")
+    looks.look(6)
+    assert looks.opened == ["v2"]
+    assert looks.tried == [("v3", True), ("v2", True), ("v3", True)]
+    assert looks.counts.failing(["m"]) == {"m": "damaged"}  # the newest still is
+
+
+def test_a_pin_that_names_nothing_is_reported_once(two, tmp_path, caplog):
+    place = tmp_path / "m"
+    shutil.copytree(two[0], place / "v1")
+    looks = Looks(place, [])
+    (place / "current").write_text("../v1")
+    looks.look(6)
+    assert caplog.text.count("must name a directory beside it") == 1
+    assert looks.counts.failing(["m"]) == {"m": "format"}
+    (place / "current").unlink()
+    looks.look()
+    assert looks.counts.failing(["m"]) == {}
+
+
 def test_a_signature_sees_every_file(two, tmp_path):
     path = tmp_path / "m"
     shutil.copytree(two[0], path)
     before = sign(str(path))
     assert sign(str(path)) == before
-    next(path.glob("*/weights.npy")).touch()
+    weights = next(path.glob("*/weights.npy"))
+    weights.touch()
+    assert sign(str(path)) != before
+    # Overwritten in place by a file of the same size and time, as `cp -p` of a reproducible build does.
+    before, found = sign(str(path)), weights.stat()
+    with weights.open("r+b") as file:
+        file.write(weights.read_bytes())
+    os.utime(weights, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert weights.stat().st_mtime_ns == found.st_mtime_ns
     assert sign(str(path)) != before
     (path / "manifest.json").unlink()
     with pytest.raises(umpteen.errors.ModelMissingError, match="holds no manifest.json"):

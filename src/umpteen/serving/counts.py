@@ -27,6 +27,7 @@ OUTCOMES = ("done", "failed", "stuck")
 REASONS = {
     "missing": "a file of the model is missing",
     "unfinished": "its training was interrupted",
+    "changed": "it was replaced while it was opened",
     "damaged": "its files disagree with its manifest",
     "format": "its format is not one this version reads",
     "memory": "there was not enough memory to open it",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
-from umpteen.errors import DataError
+from umpteen.errors import DataError, ModelChangedError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.models.explanation import Explanation
 from umpteen.models.scorer import Ranking
@@ -93,10 +93,14 @@ class OpenModel:
     """One version of a model directory. It never changes, so any thread may use it; a changed directory is opened as
     another one."""
 
-    def __init__(self, path: str, threads: int) -> None:
+    def __init__(self, path: str, threads: int, *, verify: bool = False, expected: str | None = None) -> None:
+        """Opens a directory; with `verify` compares every byte with its checksum, and with `expected` refuses any
+        version but that one."""
         resolved = Path(path).resolve()  # a link may change to another model while this one is opened
-        self._reader = ModelReader(resolved)
+        self._reader = ModelReader(resolved, checksums=verify)
         self.version, self._directory = shorten(self._reader.version), resolved.name
+        if expected is not None and self.version != expected:
+            raise ModelChangedError(f"{path}: version {expected} was tried, but now version {self.version} is there")
         loaded = load(self._reader)
         self.model: TrainedModel = loaded.fitted() if isinstance(loaded, Tagger) else loaded
         self._threads = threads
@@ -383,8 +387,8 @@ class Served:
 
     def __init__(self, model_id: str, path: str, settings: Settings, counts: Counts) -> None:
         self.id = model_id
-        self._threads = settings.kernel_threads
-        self.model = OpenModel(path, self._threads)
+        self._threads, self._verify = settings.kernel_threads, settings.verify
+        self.model = OpenModel(path, self._threads, verify=self._verify)
         limits = {"max_waiting": settings.max_waiting, "timeout": settings.timeout}
         self.suggestions: Lane[SuggestJob] = Lane(
             model_id,
@@ -408,10 +412,10 @@ class Served:
         model = self.model
         return [_outcome(ask, model) for ask in asked]
 
-    def reopen(self, path: str) -> None:
-        """Replaces the current model by one from a directory. The current one answers until then, and stays if that
-        fails."""
-        self.model = OpenModel(path, self._threads)
+    def reopen(self, path: str, version: str) -> None:
+        """Replaces the current model by the version of a directory that was tried. The current one answers until
+        then, and stays if that fails."""
+        self.model = OpenModel(path, self._threads, verify=self._verify, expected=version)
 
     async def close(self) -> None:
         await self.suggestions.close()

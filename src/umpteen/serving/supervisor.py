@@ -257,12 +257,12 @@ class Supervisor:
     def _attempt(self, path: str, verify: bool) -> Outcome:
         return try_model(self._context, path, verify=verify, seconds=self._settings.reload_timeout)
 
-    def _spread(self, model: str, path: str) -> list[Outcome]:
-        """Makes every worker open a directory; the outcome of each. Called in the watcher's thread."""
+    def _spread(self, model: str, path: str, version: str) -> list[Outcome]:
+        """Makes every worker open a version of a model; the outcome of each. Called in the watcher's thread."""
         with self._lock:
             self._asked += 1
             self._opened.clear()
-            message = ("open", self._asked, model, path)
+            message = ("open", self._asked, model, path, version)
             self._waiting = {number for number, row in enumerate(self._rows) if self._send(row, message)}
             self._lock.wait_for(lambda: not self._waiting, timeout=self._settings.reload_timeout)
             late, self._waiting = sorted(self._waiting), set()

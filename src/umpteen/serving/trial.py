@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from umpteen.errors import (
     MemoryLimitError,
+    ModelChangedError,
     ModelCorruptError,
     ModelFormatError,
     ModelMissingError,
@@ -74,11 +75,8 @@ def _try(path: str, verify: bool, channel: Channel) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         from umpteen.serving.served import OpenModel
-        from umpteen.tagger import load
 
-        if verify:
-            load(path, checksums=True)
-        model = OpenModel(path, 1)
+        model = OpenModel(path, 1, verify=verify)
         model.facts("tried")
         outcome = Outcome(model.version)
     except BaseException as error:
@@ -94,6 +92,7 @@ def explain_failure(error: BaseException) -> tuple[str, str]:
     kinds = (
         ((MemoryError, MemoryLimitError), "memory"),
         (ModelUnfinishedError, "unfinished"),
+        (ModelChangedError, "changed"),
         ((ModelMissingError, FileNotFoundError, NotADirectoryError), "missing"),
         (ModelFormatError, "format"),
         (ModelCorruptError, "damaged"),

@@ -85,7 +85,7 @@ def sign(path: str) -> tuple[Any, ...]:
     return (top.st_dev, top.st_ino, tuple(sorted(_files(path))))
 
 
-def _files(path: str) -> Iterator[tuple[str, int, int, int]]:
+def _files(path: str) -> Iterator[tuple[str, int, int, int, int]]:
     n = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -96,7 +96,8 @@ def _files(path: str) -> Iterator[tuple[str, int, int, int]]:
                 raise ModelError(f"{path}: a model must have at most {_MOST_FILES} files, but has more")
             file = f"{folder}/{name}"
             found = os.lstat(file)
-            yield file, found.st_ino, found.st_size, found.st_mtime_ns
+            # Both times: a copy in place may set the first to what it was.
+            yield file, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def same_directory(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:

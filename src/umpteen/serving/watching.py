@@ -27,9 +27,9 @@ from umpteen.serving.versions import candidates, digest, same_directory, sign
 #: Seconds until an unusable model is tried again although nothing has changed; doubled each time.
 _AGAIN, _AGAIN_AT_MOST = 10.0, 600.0
 
-#: Tries a directory; opens one in all workers and returns the outcomes.
+#: Tries a directory; opens the version that was tried in all workers and returns the outcomes.
 Try = Callable[[str, bool], Outcome]
-Spread = Callable[[str, str], list[Outcome]]
+Spread = Callable[[str, str, str], list[Outcome]]
 
 
 @dataclass
@@ -113,7 +113,10 @@ class Watcher:
             try:
                 self._look_at(model, state, always)
             except BaseException as error:
-                self._fail(model, state, state.path, None, Outcome(None, *explain_failure(error)))
+                outcome = Outcome(None, *explain_failure(error))
+                path, signature = self._settings.models[model], outcome[1:]
+                if always or _is_due(state.failures.get(path), signature):  # not every other second
+                    self._fail(model, state, path, signature, outcome)
         try:
             self._look_at_tokens(always)
         except BaseException as error:
@@ -123,6 +126,7 @@ class Watcher:
 
     def _look_at(self, model: str, state: _State, always: bool) -> None:
         options = candidates(self._settings.models[model])
+        state.seen = {path: state.seen[path] for path in options if path in state.seen}
         for path in options:
             signature, outcome = _look(path)
             served = path == state.path and signature == state.signature
@@ -133,7 +137,7 @@ class Watcher:
                 break
             if not always:
                 if state.seen.get(path) != signature:
-                    state.seen = {path: signature}
+                    state.seen[path] = signature
                     break  # it may still be changing
                 if not _is_due(state.failures.get(path), signature):
                     continue
@@ -142,19 +146,19 @@ class Watcher:
                 outcome = self._attempt(path, self._settings.verify or not came_whole)
             if outcome.version is None:
                 self._fail(model, state, path, signature, outcome)
-            elif self._open(model, state, path, signature):
+            elif self._open(model, state, path, signature, outcome.version):
                 break
 
-    def _open(self, model: str, state: _State, path: str, signature: Any) -> bool:
+    def _open(self, model: str, state: _State, path: str, signature: Any, version: str) -> bool:
         before = state.path, state.signature, state.version
         state.path = path  # for workers that start from now on
-        outcomes = self._spread(model, path)
+        outcomes = self._spread(model, path, version)
         for outcome in outcomes:
             if outcome.version is None:
                 state.path = before[0]
                 self._fail(model, state, path, signature, outcome)
                 return False
-        state.signature, state.version = signature, _digested(path)
+        state.signature, state.version = signature, version
         state.failures.clear()
         state.failing = False
         self._counts.reloaded(model, "done")

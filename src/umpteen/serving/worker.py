@@ -1,7 +1,7 @@
 """A worker: a process that answers requests until its supervisor ends it or dies.
 
 uvicorn runs the event loop and the application; connections are ours (`connection.py`). The supervisor sends two
-kinds of message, each a tuple: open a model's directory, and use other tokens. The worker replies to the first with
+kinds of message, each a tuple: open a version of a model, and use other tokens. The worker replies to the first with
 the outcome, and sends nothing else: signs of life are in shared memory, where no reader has to keep up.
 """
 
@@ -143,11 +143,11 @@ class Server(uvicorn.Server):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _open(self, channel: Channel, asked: int, model: str, path: str) -> None:
+    async def _open(self, channel: Channel, asked: int, model: str, path: str, version: str) -> None:
         async with self._opening:
             served = self._gate.api.models[model]
             try:
-                await asyncio.to_thread(served.reopen, path)
+                await asyncio.to_thread(served.reopen, path, version)
             except BaseException as error:
                 reason, message = explain_failure(error)
                 log.debug("%s cannot be opened: %s", model, message)
