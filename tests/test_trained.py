@@ -15,7 +15,8 @@ from umpteen.errors import ModelCorruptError, ModelFormatError, NotFittedError, 
 from umpteen.methods import METHODS, method_class, method_of
 from umpteen.models.families import FAMILIES, scorer_class
 from umpteen.models.scorer import Scorer
-from umpteen.trained.model import TrainedModel, is_newer
+from umpteen.trained.header import is_newer
+from umpteen.trained.model import TrainedModel
 from umpteen.trained.nesting import nest, unnest
 
 

@@ -6,7 +6,8 @@ import importlib
 from typing import Any
 
 from umpteen.errors import ModelFormatError, ParamError
-from umpteen.trained.model import TrainedModel, explain_newer
+from umpteen.trained.header import explain_newer
+from umpteen.trained.model import TrainedModel
 
 #: Name on the command line and in manifests -> where the class is. Imported when needed.
 METHODS = {

@@ -28,7 +28,7 @@ from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Scorer
 from umpteen.progress import Listener
 from umpteen.storage.store import Part
-from umpteen.trained.model import explain_newer
+from umpteen.trained.header import explain_newer
 
 #: Parameters for how to compute, not what: the model's bytes do not depend on them.
 COMPUTE_PARAMS = ("threads", "engine")

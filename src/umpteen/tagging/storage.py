@@ -11,7 +11,8 @@ from umpteen.methods import METHODS, method_of
 from umpteen.methods.base import Method
 from umpteen.storage.store import Part
 from umpteen.text.tfidf import Tfidf
-from umpteen.trained.model import TrainedModel, explain_newer
+from umpteen.trained.header import explain_newer
+from umpteen.trained.model import TrainedModel
 
 PRECOMPUTED = "precomputed"
 VOCABULARY = "vocabulary"

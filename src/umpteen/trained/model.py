@@ -8,7 +8,6 @@ another (nesting.py).
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -16,40 +15,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from umpteen import __version__
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr, make_csr
-from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts
 from umpteen.engines import make_engine
 from umpteen.engines.base import Engine
-from umpteen.errors import (
-    DataError,
-    ModelCorruptError,
-    ModelError,
-    ModelFormatError,
-    NotFittedError,
-    ParamError,
-)
+from umpteen.errors import DataError, ModelCorruptError, ModelError, NotFittedError, ParamError
 from umpteen.evaluation.decisions import Decisions, evaluate_decisions
 from umpteen.evaluation.metrics import find_hits
-from umpteen.models.calibration import Calibration, count_labels_to_give
+from umpteen.models.calibration import Calibration
 from umpteen.models.explanation import Explanation
 from umpteen.models.families import scorer_class
 from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Ranking, Scorer, check_label_ids
 from umpteen.params import check_count, check_number
-from umpteen.printing import printable
 from umpteen.storage.names import Names
 from umpteen.storage.saving import save_parts
 from umpteen.storage.store import Part
+from umpteen.trained.decisions import Decider
+from umpteen.trained.header import check_header, explain_newer, is_newer, open_label_counts, open_preprocessing
 from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
-
-#: How far down a ranking to look if no number of labels is asked for: so far first, and so far at most.
-_FIRST_LABELS = 50
-_MOST_LABELS = 1250
-#: The least value of a label that is given by a model without calibration.
-_UNCALIBRATED = 0.5
 
 
 class TrainedModel:
@@ -99,8 +84,8 @@ class TrainedModel:
         self.parts = dict(parts)
         self.scorer = scorer
         self.threads = threads
-        self.preprocessing = _open_preprocessing(header, parts)
-        self.train_counts = LabelCounts(_label_counts(header, parts), header["n_train_rows"])
+        self.preprocessing = open_preprocessing(header, parts)
+        self.train_counts = LabelCounts(open_label_counts(header, parts), header["n_train_rows"])
         self.label_names = Names.from_part(parts["names"]) if "names" in parts else None
         if self.label_names is not None and len(self.label_names) != header["n_labels"]:
             raise ModelCorruptError(
@@ -132,10 +117,10 @@ class TrainedModel:
             If anything else cannot be used.
         """
         try:
-            _check_header(header)
+            check_header(header)
             # Before the scorer, which allocates memory by the number of labels: the counts must confirm it.
-            _label_counts(header, parts)
-            _open_preprocessing(header, parts)
+            open_label_counts(header, parts)
+            open_preprocessing(header, parts)
             scorer = scorer_class(header.get("family")).open(header, parts, shards)
             return cls(header, parts, scorer, threads)
         except (ModelError, ParamError, KeyError, TypeError) as error:
@@ -324,9 +309,7 @@ class TrainedModel:
 
     def to_unit(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores as probabilities if the model is calibrated; else mapped to [0, 1] in the same order."""
-        if self.calibration is not None:
-            return self.calibration.to_probabilities(scores)
-        return self.scorer.to_unit(scores)
+        return self._decider.to_unit(scores)
 
     def rank(
         self,
@@ -359,61 +342,21 @@ class TrainedModel:
         raw
             Scores instead of probabilities, padded with -inf.
         """
-        auto = top_k == "auto"
-        if isinstance(top_k, str) and not auto:
-            raise ParamError(f'top_k must be a number, "auto" or None, but is {top_k!r}')
-        if auto:
-            self.need_calibration('top_k="auto"')
-        cut = self._check_threshold(threshold)
-        if cut is None and top_k is None:
-            cut = "micro" if self.calibration is not None else _UNCALIBRATED
         options: dict[str, Any] = {"exclude": exclude, "include": include, "threads": threads, "engine": engine}
-        width = min(_FIRST_LABELS, self.n_labels) if top_k is None or isinstance(top_k, str) else top_k
-        labels, scores = self.predict_topk(X, width, **options)
-        most = min(_MOST_LABELS, self.n_labels)
-        while top_k is None and width < most and self._is_given(labels[:, -1:], scores[:, -1:], cut).any():
-            width = min(5 * width, most)  # some row has more labels than were looked at
-            labels, scores = self.predict_topk(X, width, **options)
-        values = self.to_unit(scores)
-        if auto:
-            given = count_labels_to_give(values)
-            labels = np.where(np.arange(width) < given[:, None], labels, -1)
-        if cut is not None:
-            labels = np.where(self._is_given(labels, scores, cut), labels, -1)
-        if raw:
-            values = scores
-        if top_k is None and labels.size:
-            used = max(1, int((labels >= 0).sum(axis=1).max()))
-            labels, values = labels[:, :used], values[:, :used]
-        padding = -np.inf if raw else 0
-        return labels.astype(np.int32, copy=False), np.where(labels >= 0, values, padding).astype(np.float32)
+        return self._decider.decide(lambda width: self.predict_topk(X, width, **options), top_k, threshold, raw=raw)
 
-    def _is_given(
-        self, labels: NDArray[np.int32], scores: NDArray[np.float32], cut: float | str | None
-    ) -> NDArray[np.bool_]:
-        given: NDArray[np.bool_] = self.to_unit(scores) >= self._least(labels, 0.0 if cut is None else cut)
-        return given & (labels >= 0)
+    @property
+    def _decider(self) -> Decider:
+        return Decider(self.scorer, self.calibration, self.n_labels)
 
-    def _check_threshold(self, threshold: Any) -> float | str | None:
-        if threshold is None:
-            return None
-        if isinstance(threshold, str):
-            if threshold not in ("micro", "macro"):
-                raise ParamError(f'threshold must be a probability, "micro" or "macro", but is {threshold!r}')
-            self.need_calibration(f"threshold={threshold!r}")
-            return threshold
-        return check_number("threshold", threshold, 0)
-
-    def _least(self, labels: NDArray[np.int32], cut: float | str) -> Any:
-        """The lowest probability at which each label is given."""
-        if not isinstance(cut, str):
-            return cut
-        assert self.calibration is not None
-        return self.calibration.thresholds(labels, cut == "macro")
+    @property
+    def threshold(self) -> float:
+        """The least value of a label that is given, unless another is asked for; see `rank`."""
+        return self._decider.threshold
 
     def need_calibration(self, what: str) -> None:
-        if self.calibration is None:
-            raise ParamError(f"{what} needs a calibrated model, but this one was trained without held-out rows")
+        """Raises ParamError, which names `what` was asked for, if the model is not calibrated."""
+        self._decider.need_calibration(what)
 
     def predict(self, X: Any, top_k: int | str | None = None, threshold: float | str | None = None) -> Csr:
         """The labels to give each row, as a CSR matrix of ones, n_rows x n_labels; see `rank`."""
@@ -441,11 +384,6 @@ class TrainedModel:
         hits = find_hits(Y, labels, self.threads)
         found = Calibration.fit(labels, scores, hits, np.bincount(Y.indices, minlength=self.n_labels))
         return self.with_part("calibration", found.to_part())
-
-    @property
-    def threshold(self) -> float:
-        """The least value of a label that is given, unless another is asked for; see `rank`."""
-        return self.calibration.threshold if self.calibration is not None else _UNCALIBRATED
 
     def judge_decisions(self, X: Any, Y: Any, *, threads: int | None = None) -> Decisions:
         """Precision, recall and F1 of the labels that `predict` gives rows."""
@@ -504,56 +442,3 @@ class TrainedModel:
     def ids_by_name(self) -> dict[str, int]:
         """Label ids by name; empty if labels have no names."""
         return {name: i for i, name in enumerate(self.label_names or ())}
-
-
-def is_newer(header: Mapping[str, Any]) -> bool:
-    """Whether a newer umpteen made the model."""
-
-    def numbers(version: Any) -> tuple[int, ...] | None:
-        found = re.match(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", str(version)[:100])
-        return tuple(int(number or 0) for number in found.groups()) if found else None
-
-    made_by, this = numbers(header.get("umpteen_version")), numbers(__version__)
-    return made_by is not None and this is not None and made_by > this
-
-
-def explain_newer(header: Mapping[str, Any], error: Exception) -> Exception:
-    """The error to raise for something unknown in a model: that a newer umpteen made it, if so; else `error`."""
-    if not is_newer(header):
-        return error
-    return ModelFormatError(
-        f"made by a newer umpteen, {printable(header['umpteen_version']):.40}; this is {__version__} ({error}). "
-        "Use that version to open it"
-    )
-
-
-def _check_header(header: Mapping[str, Any]) -> None:
-    for key in ("n_train_rows", "n_features", "n_labels"):
-        value = header.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 2**31:
-            raise ModelCorruptError(f"{key} must be a positive count, but is {value!r:.100}")
-    if not isinstance(header.get("method"), str):
-        raise ModelCorruptError(f"method must be a name, but is {header.get('method')!r:.100}")
-    if not isinstance(header.get("params"), dict):
-        raise ModelCorruptError(f"params must be an object, but is {header.get('params')!r:.100}")
-
-
-def _open_preprocessing(header: Mapping[str, Any], parts: Mapping[str, Part]) -> Preprocessing:
-    idf = parts["preprocessing"].array("idf", "float32") if "preprocessing" in parts else None
-    if idf is not None and len(idf) != header["n_features"]:
-        raise ModelCorruptError(f"there must be {header['n_features']} idf, but there are {len(idf)}")
-    return Preprocessing.from_json(header.get("preprocessing"), idf)
-
-
-def _label_counts(header: Mapping[str, Any], parts: Mapping[str, Part]) -> NDArray[np.int64]:
-    """The model's label counts, checked."""
-    if "labels" not in parts or "counts" not in parts["labels"].arrays:
-        raise ModelCorruptError("the part with the label counts is missing")
-    counts, n_labels = parts["labels"].arrays["counts"], header["n_labels"]
-    if counts.shape != (n_labels,):
-        raise ModelCorruptError(f"there must be {n_labels} label counts, but their shape is {counts.shape}")
-    if counts.dtype != np.int64:
-        raise ModelCorruptError(f"label counts must be int64, but are {counts.dtype}")
-    if counts.min(initial=0) < 0:
-        raise ModelCorruptError(f"label counts must be at least 0, but one is {counts.min()}")
-    return counts

@@ -1,0 +1,114 @@
+"""Which labels a row gets: those that are likely enough, so many, or as many as maximise the expected F1.
+
+All of umpteen decides here: `predict`, `suggest`, files, the server and the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.errors import ParamError
+from umpteen.models.calibration import Calibration, count_labels_to_give
+from umpteen.models.scorer import Ranking, Scorer
+from umpteen.params import check_number
+
+#: How far down a ranking to look if no number of labels is asked for: so far first, and so far at most.
+_FIRST_LABELS = 50
+_MOST_LABELS = 1250
+#: The least value of a label that is given by a model without calibration.
+_UNCALIBRATED = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Decider:
+    """Decides by probabilities if the model is calibrated, else by scores mapped to [0, 1]."""
+
+    scorer: Scorer
+    calibration: Calibration | None
+    n_labels: int
+
+    def decide(
+        self,
+        predict: Callable[[int], Ranking],
+        top_k: int | str | None,
+        threshold: float | str | None,
+        *,
+        raw: bool = False,
+    ) -> Ranking:
+        """See `TrainedModel.rank`; `predict` ranks so many labels of each row."""
+        auto = top_k == "auto"
+        if isinstance(top_k, str) and not auto:
+            raise ParamError(f'top_k must be a number, "auto" or None, but is {top_k!r}')
+        if auto:
+            self.need_calibration('top_k="auto"')
+        cut = self._check_threshold(threshold)
+        if cut is None and top_k is None:
+            cut = "micro" if self.calibration is not None else _UNCALIBRATED
+        if isinstance(top_k, str) or top_k is None:
+            labels, scores = self._look_down(predict, None if auto else cut)
+        else:
+            labels, scores = predict(top_k)
+        values = self.to_unit(scores)
+        if auto:
+            given = count_labels_to_give(values)
+            labels = np.where(np.arange(labels.shape[1]) < given[:, None], labels, -1)
+        if cut is not None:
+            labels = np.where(self._is_given(labels, scores, cut), labels, -1)
+        if raw:
+            values = scores
+        if top_k is None and labels.size:
+            used = max(1, int((labels >= 0).sum(axis=1).max()))
+            labels, values = labels[:, :used], values[:, :used]
+        padding = -np.inf if raw else 0
+        return labels.astype(np.int32, copy=False), np.where(labels >= 0, values, padding).astype(np.float32)
+
+    def _look_down(self, predict: Callable[[int], Ranking], cut: float | str | None) -> Ranking:
+        """A ranking that is wide enough for every row's labels above a cut, if there is one."""
+        width, most = min(_FIRST_LABELS, self.n_labels), min(_MOST_LABELS, self.n_labels)
+        labels, scores = predict(width)
+        while cut is not None and width < most and self._is_given(labels[:, -1:], scores[:, -1:], cut).any():
+            width = min(5 * width, most)  # some row has more labels than were looked at
+            labels, scores = predict(width)
+        return labels, scores
+
+    def to_unit(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self.calibration is not None:
+            return self.calibration.to_probabilities(scores)
+        return self.scorer.to_unit(scores)
+
+    @property
+    def threshold(self) -> float:
+        """The least value of a label that is given, unless another is asked for."""
+        return self.calibration.threshold if self.calibration is not None else _UNCALIBRATED
+
+    def need_calibration(self, what: str) -> None:
+        if self.calibration is None:
+            raise ParamError(f"{what} needs a calibrated model, but this one was trained without held-out rows")
+
+    def _is_given(
+        self, labels: NDArray[np.int32], scores: NDArray[np.float32], cut: float | str
+    ) -> NDArray[np.bool_]:
+        given: NDArray[np.bool_] = self.to_unit(scores) >= self._least(labels, cut)
+        return given & (labels >= 0)
+
+    def _check_threshold(self, threshold: Any) -> float | str | None:
+        if threshold is None:
+            return None
+        if isinstance(threshold, str):
+            if threshold not in ("micro", "macro"):
+                raise ParamError(f'threshold must be a probability, "micro" or "macro", but is {threshold!r}')
+            self.need_calibration(f"threshold={threshold!r}")
+            return threshold
+        return check_number("threshold", threshold, 0)
+
+    def _least(self, labels: NDArray[np.int32], cut: float | str) -> Any:
+        """The lowest probability at which each label is given."""
+        if not isinstance(cut, str):
+            return cut
+        assert self.calibration is not None
+        return self.calibration.thresholds(labels, cut == "macro")
