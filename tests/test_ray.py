@@ -402,7 +402,7 @@ def test_the_driver_is_stopped_and_run_again(how, seconds, cluster, engine, work
 @quiet
 @pytest.mark.parametrize("name", list(METHODS))
 def test_predicts_the_local_engine_s_answers(name, engine, tiny, tmp_path, monkeypatch):
-    from umpteen.engines import ray as module
+    from umpteen.engines import ray_work as module
 
     monkeypatch.setattr(module, "_ROWS_PER_BLOCK", 128)  # several blocks
     model = method_class(name)(**settings_for(name)).fit(tiny.X, tiny.Y, tmp_path / "model")
@@ -415,7 +415,7 @@ def test_predicts_the_local_engine_s_answers(name, engine, tiny, tmp_path, monke
 
 @quiet
 def test_a_model_held_in_parts_survives_its_node(engine, cluster, work, monkeypatch):
-    from umpteen.engines import ray as module
+    from umpteen.engines import ray_work as module
 
     monkeypatch.setattr(module, "_ROWS_PER_BLOCK", 1000)
     data, path = work
@@ -510,13 +510,13 @@ def test_settings_are_checked(cluster, engine):
 
 def test_workers_must_match_the_driver():
     from umpteen import _native
-    from umpteen.engines.ray import _check_signature, _signature
+    from umpteen.engines.ray_work import check_signature, signature
 
-    _check_signature(_signature())
+    check_signature(signature())
     with pytest.raises(UmpteenError, match="must have umpteen 0.0.7, like the driver, but has"):
-        _check_signature(("0.0.7", _native.simd()))
+        check_signature(("0.0.7", _native.simd()))
     with pytest.raises(UmpteenError, match="must have the driver's instruction set, avx1024, to give the same bytes"):
-        _check_signature((umpteen.__version__, "avx1024"))
+        check_signature((umpteen.__version__, "avx1024"))
 
 
 def test_a_guest_writes_only_into_the_host_s_directory(tmp_path):
