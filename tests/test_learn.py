@@ -81,8 +81,7 @@ def test_the_last_word_counts_and_earlier_ones_are_not_forgotten(tagger):
     assert probability(tagger, "polishing a teapot", "teapots") < first / 3
     known = Corrections.of(tagger.fitted())
     assert known.X.shape[0] == 21
-    teapots = known.pairs[tagger.fitted().ids_by_name["teapots"]]
-    assert teapots[0][0] == -1
+    assert known.of_label(tagger.fitted().ids_by_name["teapots"]).signs[0] == -1
 
 
 def test_one_call_or_many_and_the_same_bytes(saved, cooking, tmp_path):  # noqa: F811
@@ -106,7 +105,7 @@ def test_only_the_latest_corrections_are_kept(tagger, monkeypatch):
         tagger.learn(f"cleaning a {word}", [f"{word}s"])
     known = Corrections.of(tagger.fitted())
     assert known.X.shape[0] == 3
-    assert max(row for own in known.pairs.values() for row in own) == 2
+    assert known.pairs.rows.max() == 2
     assert tagger.suggest("anvil", 1)[0][0] == "anvils"  # what was learnt stays
 
 

@@ -12,6 +12,7 @@ from umpteen import _native
 from umpteen.data.matrix import as_csr
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.models.linear import LinearModel, LinearShard
+from umpteen.models.linear_labels import replace_labels, select_labels
 
 from . import reference
 
@@ -199,12 +200,34 @@ def test_a_weight_of_just_delta_is_kept():
     np.testing.assert_array_equal(shard.to_weights()[0].toarray() != 0, [[True, True, False, False, True]])
 
 
+@pytest.mark.parametrize("weight_type", ["float16", "float32"])
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e-6, 0.0])
+def test_some_labels_are_replaced_and_the_others_stay_bit_by_bit(weight_type, size):
+    """New weights of the same size keep the block's scale; much larger or smaller ones pack it again."""
+    shard = random_model(6, n_labels=300, n_shards=1, density=0.2, weight_type=weight_type).shards[0]
+    before, positions = shard.to_weights()[0].toarray(), np.array([0, 7, 150, 299])
+    new = random_rows(7, n_rows=4, density=0.4)
+    new.data *= np.float32(size)
+    new.data[::5] = 0
+    new.data[new.indptr[2] : new.indptr[3]] = 0  # a label without weights
+    np.testing.assert_array_equal(select_labels(shard, positions).toarray(), before[positions])
+    replaced = replace_labels(shard, positions, new, weight_type)
+    after = replaced.to_weights()[0].toarray()
+    others = np.setdiff1d(np.arange(300), positions)
+    np.testing.assert_array_equal(after[others], before[others])
+    np.testing.assert_allclose(after[positions], new.toarray(), rtol=2**-11, atol=0)
+    packed = LinearShard.from_weights(after, shard.bias, shard.label_ids, weight_type)
+    for name in ("indptr", "position_ptr", "positions"):
+        np.testing.assert_array_equal(getattr(replaced, name), getattr(packed, name))
+    assert LinearModel([replaced], 90, 300).nnz == np.count_nonzero(after)
+
+
 @pytest.mark.parametrize("density", [0.02, 0.9])
 def test_corrupt_shards_are_not_unpacked(density):
     shard = random_model(22, n_labels=100, n_shards=1, density=density).shards[0]
     fields = {name: getattr(shard, name) for name in shard.__dataclass_fields__}
     broken = LinearShard(**fields | {"positions": np.full_like(shard.positions, 65535)})
-    for use in (broken.to_weights, lambda: broken.pruned(0.1)):
+    for use in (broken.to_weights, lambda: broken.pruned(0.1), lambda: select_labels(broken, np.array([0]))):
         with pytest.raises(ModelCorruptError, match="a linear shard"):
             use()
 

@@ -30,7 +30,7 @@ from umpteen.data.matrix import Csr, as_csr, make_csr, offsets
 from umpteen.errors import ModelCorruptError
 from umpteen.methods.kept_rows import read_rows
 from umpteen.methods.negatives import make_rows
-from umpteen.models.linear import LinearShard
+from umpteen.models.linear_labels import replace_labels, select_labels
 from umpteen.storage.store import Part
 from umpteen.trained.model import TrainedModel
 
@@ -39,7 +39,7 @@ CORRECTIONS = "corrections"
 #: So many rows are kept.
 MOST_ROWS = 5000
 
-#: C of a correction, as a part of the method's.
+#: C of a correction, as a part of the method's. This and the next: compared on held-out training rows of three sets.
 _CAUTION = 0.25
 #: A row is not worth a step for a label it lacks while its score is below the first - 1, nor for one it has while its
 #: score is above 1 - the second.
@@ -47,6 +47,20 @@ _NEAR, _CLOSE = 0.2, 0.02
 #: How many labels that a row lacks may be concerned.
 _MOST_WRONG = 10
 _ROUNDS = 2
+
+
+class Pairs(NamedTuple):
+    """Pairs of a label and a row that says something of it, by label: sign, and what was learnt."""
+
+    labels: NDArray[Any]
+    rows: NDArray[Any]
+    signs: NDArray[Any]
+    alphas: NDArray[Any]
+
+    @classmethod
+    def none(cls) -> Pairs:
+        nothing = np.zeros(0, np.int32)
+        return cls(nothing, nothing, nothing, np.zeros(0, np.float32))
 
 
 class Judgment(NamedTuple):
@@ -58,18 +72,33 @@ class Judgment(NamedTuple):
 
 
 @dataclass(eq=False)
+class Said:
+    """What rows say of one label, and what was learnt from each: an entry per corrected row."""
+
+    signs: NDArray[np.int8]  # 0 where a row says nothing
+    alphas: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        self.had = self.signs > 0  # before this call
+
+
+@dataclass(eq=False)
 class Corrections:
-    """Corrected rows, and what was learnt from them."""
+    """Corrected rows, and what was learnt from them. Labels are opened as they are needed: a model may have thousands
+    of corrections, of which a new one concerns few."""
 
     X: Csr  # as for `fit`
     complete: NDArray[np.bool_]
-    pairs: dict[int, dict[int, tuple[int, float]]]  # label -> row -> sign, α
+    pairs: Pairs
+
+    def __post_init__(self) -> None:
+        self.opened: dict[int, Said] = {}
 
     @classmethod
     def of(cls, model: TrainedModel) -> Corrections:
         """Those that a model keeps."""
         if CORRECTIONS not in model.parts:
-            return cls(make_rows(model.n_features), np.zeros(0, bool), {})
+            return cls(make_rows(model.n_features), np.zeros(0, bool), Pairs.none())
         return cls.from_part(model.parts[CORRECTIONS], model.n_features, model.n_labels)
 
     @classmethod
@@ -78,94 +107,115 @@ class Corrections:
         X = read_rows(part, "", n_features)
         try:
             complete = part.arrays["complete"]
-            columns = [part.arrays[name] for name in ("labels", "rows", "signs", "alphas")]
+            label, row, sign, alpha = (part.arrays[name] for name in Pairs._fields)
         except KeyError as error:
             raise ModelCorruptError(f"the model's corrections lack {error}") from error
-        sizes = {array.shape for array in columns}
-        if complete.shape != (X.shape[0],) or len(sizes) != 1 or columns[0].ndim != 1:
+        sizes = {array.shape for array in (label, row, sign, alpha)}
+        if complete.shape != (X.shape[0],) or len(sizes) != 1 or label.ndim != 1:
             raise ModelCorruptError("the arrays of the model's corrections must fit together")
-        label, row, sign, alpha = columns
         if ((label < 0) | (label >= n_labels) | (row < 0) | (row >= X.shape[0])).any():
             raise ModelCorruptError(f"corrections must be of {X.shape[0]} rows and {n_labels} labels")
         if not (np.isin(sign, (-1, 1)).all() and np.isfinite(alpha).all() and (alpha >= 0).all()):
             raise ModelCorruptError("a correction must have the sign 1 or -1, and a weight of at least 0")
-        pairs: dict[int, dict[int, tuple[int, float]]] = {}
-        for a, i, s, value in zip(*(array.tolist() for array in columns), strict=True):
-            pairs.setdefault(a, {})[i] = (int(s), float(value))
-        return cls(X, complete.astype(bool), pairs)
+        if (np.diff(label) < 0).any():
+            raise ModelCorruptError("the labels of corrections must be in rising order")
+        return cls(X, complete.astype(bool), Pairs(label, row, sign, alpha))
 
     def to_part(self) -> Part:
-        flat = [
-            (label, row, sign, alpha)
-            for label, own in sorted(self.pairs.items())
-            for row, (sign, alpha) in sorted(own.items())
-        ]
-        label, row, sign, alpha = zip(*flat, strict=True) if flat else ((), (), (), ())
+        """Of all rows, the latest."""
+        drop = max(0, self.X.shape[0] - MOST_ROWS)
+        pairs = self._all_pairs()
+        if drop:
+            pairs = Pairs(*(array[pairs.rows >= drop] for array in pairs))
+        X = self.X[drop:]
         return Part(
             {
-                "indptr": offsets(self.X),
-                "indices": self.X.indices,
-                "data": self.X.data,
-                "complete": self.complete.astype(np.uint8),
-                "labels": np.array(label, np.int32),
-                "rows": np.array(row, np.int32),
-                "signs": np.array(sign, np.int32),
-                "alphas": np.array(alpha, np.float32),
+                "indptr": offsets(X),
+                "indices": X.indices,
+                "data": X.data,
+                "complete": self.complete[drop:].astype(np.uint8),
+                **(pairs._replace(rows=pairs.rows - np.int32(drop))._asdict()),
             }
         )
 
-    def add(self, X: Csr, judgments: Sequence[Judgment], weights: Weights, steps: Any) -> set[int]:
-        """Takes up rows; of two equal rows the later one counts. Returns the labels judged."""
-        known = {_key(self.X, i): i for i in range(self.X.shape[0])}
-        places = []
+    def _all_pairs(self) -> Pairs:
+        """Those as they were, and those of opened labels as they are; by label, then row."""
+        closed = np.ones(max([*self.opened, *self.pairs.labels[-1:].tolist(), -1]) + 1, bool)
+        closed[list(self.opened)] = False
+        parts = [Pairs(*(array[closed[self.pairs.labels]] for array in self.pairs))]
+        for label, said in sorted(self.opened.items()):
+            rows = np.flatnonzero(said.signs)
+            parts.append(
+                Pairs(
+                    np.full(len(rows), label, np.int32), rows.astype(np.int32),
+                    said.signs[rows].astype(np.int32), said.alphas[rows].astype(np.float32),
+                )
+            )  # fmt: skip
+        joined = Pairs(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        order = np.argsort(joined.labels, kind="stable")
+        return Pairs(*(array[order] for array in joined))
+
+    def of_label(self, label: int) -> Said:
+        """What is known of a label, to be changed."""
+        if label not in self.opened:
+            begin, end = np.searchsorted(self.pairs.labels, (label, label + 1))
+            signs, alphas = np.zeros(self.X.shape[0], np.int8), np.zeros(self.X.shape[0])
+            rows = self.pairs.rows[begin:end]
+            signs[rows], alphas[rows] = self.pairs.signs[begin:end], self.pairs.alphas[begin:end]
+            self.opened[label] = Said(signs, alphas)
+        return self.opened[label]
+
+    def take(self, X: Csr) -> list[int]:
+        """Takes up rows and returns their places; a row equal to one before has its place."""
+        places: list[int] = []
+        fresh: list[int] = []
         n_rows = self.X.shape[0]
+        sums, new_sums = _sum_rows(self.X), _sum_rows(X)
+        seen: dict[bytes, int] = {}
         for i in range(X.shape[0]):
-            place = known.setdefault(_key(X, i), n_rows)
+            key = _key(X, i)
+            same = (j for j in np.flatnonzero(sums == new_sums[i]).tolist() if _key(self.X, j) == key)
+            place = seen.get(key, next(same, None))
+            if place is None:
+                place = n_rows + len(fresh)
+                fresh.append(i)
+            seen[key] = place
             places.append(place)
-            n_rows = max(n_rows, place + 1)
-        fresh = [places.index(place) for place in range(self.X.shape[0], n_rows)]
-        self.X = as_csr(sp.vstack([self.X, X[fresh]], format="csr"), "corrections")
-        self.complete = np.append(self.complete, np.zeros(len(fresh), bool))
-        rows = steps.transform(self.X)
+        if fresh:
+            self.X = as_csr(sp.vstack([self.X, X[fresh]], format="csr"), "corrections")
+            self.complete = np.append(self.complete, np.zeros(len(fresh), bool))
+        return places
+
+    def judge(self, places: Sequence[int], judgments: Sequence[Judgment], weights: Weights, rows: Csr) -> set[int]:
+        """Takes up what is known of rows; of two judgments the later one counts. Returns the labels judged."""
         judged: set[int] = set()
         for place, judgment in zip(places, judgments, strict=True):
             signs = dict.fromkeys(judgment.rejected, -1) | dict.fromkeys(judgment.accepted, 1)
             if judgment.complete:
                 self.complete[place] = True
-                signs |= {a: -1 for a, own in self.pairs.items() if place in own and a not in signs}
+                before = {*self.pairs.labels[self.pairs.rows == place].tolist(), *judged}
+                signs |= {a: -1 for a in before if a not in signs and self.of_label(a).signs[place]}
             for label, sign in signs.items():
-                self._judge(label, place, sign, weights, rows)
+                said = self.of_label(label)
+                if said.signs[place] == -sign:  # what was learnt from the opposite is taken back
+                    weights.add(label, rows[place], -said.alphas[place] * said.signs[place])
+                    said.alphas[place] = 0
+                said.signs[place] = sign
             judged |= signs.keys()
         return judged
 
-    def _judge(self, label: int, row: int, sign: int, weights: Weights, rows: Csr) -> None:
-        own = self.pairs.setdefault(label, {})
-        before, alpha = own.get(row, (sign, 0.0))
-        if before != sign and alpha:  # what was learnt from the opposite is taken back
-            weights.add(label, rows[row], np.array([-alpha * before]))
-        own[row] = (sign, alpha if before == sign else 0.0)
-
     def rows_of(self, label: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """The rows that say something of a label, rising, their signs, and their α."""
-        own = self.pairs.get(label, {})
-        rows = np.union1d(np.flatnonzero(self.complete), np.fromiter(own, np.int64, len(own))).astype(np.int64)
-        known = [own.get(row, (-1, 0.0)) for row in rows.tolist()]
-        found = np.array(known, np.float64).reshape(-1, 2)
-        return rows, found[:, 0], found[:, 1]
+        """The rows that say something of a label, rising, their signs, and their α. A row whose labels are all known
+        lacks those that it does not name."""
+        said = self.of_label(label)
+        signs = np.where((said.signs == 0) & self.complete, -1, said.signs)
+        rows = np.flatnonzero(signs)
+        return rows, signs[rows].astype(np.float64), said.alphas[rows]
 
     def keep(self, label: int, rows: NDArray[np.int64], signs: NDArray[Any], alphas: NDArray[Any]) -> None:
-        own = self.pairs.setdefault(label, {})
-        for row, sign, alpha in zip(rows.tolist(), signs.tolist(), alphas.tolist(), strict=True):
-            if alpha > 0 or row in own:
-                own[row] = (int(sign), alpha)
-
-    def latest(self, most: int) -> Corrections:
-        """The latest rows, at most so many."""
-        drop = self.X.shape[0] - most
-        if drop <= 0:
-            return self
-        pairs = {a: {i - drop: pair for i, pair in own.items() if i >= drop} for a, own in self.pairs.items()}
-        return Corrections(self.X[drop:], self.complete[drop:], {a: own for a, own in pairs.items() if own})
+        said = self.of_label(label)
+        said.alphas[rows] = alphas
+        said.signs[rows] = np.where((alphas > 0) | (said.signs[rows] != 0), signs, 0)
 
 
 class Weights:
@@ -174,47 +224,59 @@ class Weights:
     def __init__(self, model: TrainedModel) -> None:
         scorer: Any = model.scorer
         self.shards = scorer.shards
-        self.place = {
-            int(label): (number, position)
-            for number, shard in enumerate(self.shards)
-            for position, label in enumerate(shard.label_ids)
-        }
-        self._open: dict[int, tuple[Any, NDArray[np.float32]]] = {}
-        self.changed: dict[int, Any] = {}
+        self.bias = np.full(model.n_labels, -np.inf)  # of labels in no shard too: they are not trained
+        self.shard_of = np.zeros(model.n_labels, np.int64)
+        for number, shard in enumerate(self.shards):
+            self.bias[shard.label_ids] = shard.bias
+            self.shard_of[shard.label_ids] = number
+        self._rows: dict[int, NDArray[np.float32]] = {}
+        self._read: dict[int, Csr] = {}
+        self._changed: dict[int, Csr] = {}
 
-    def bias(self, label: int) -> float:
-        number, position = self.place[label]
-        return float(self.shards[number].bias[position])
+    def read(self, labels: Sequence[int]) -> None:
+        """Reads some labels at once, which takes no longer than one."""
+        for number, own in self._by_shard(labels).items():
+            shard = self.shards[number]
+            found = select_labels(shard, np.searchsorted(shard.label_ids, own))
+            self._read |= {label: found[i] for i, label in enumerate(own)}
 
-    def row(self, label: int) -> Any:
-        """The weights of a label, 1 x n_features."""
-        if label in self.changed:
-            return self.changed[label]
-        number, position = self.place[label]
-        if number not in self._open:
-            self._open[number] = self.shards[number].to_weights()
-        return self._open[number][0][position]
+    def row(self, label: int) -> NDArray[np.float32]:
+        """The weights of a label, n_features."""
+        if label not in self._changed and label not in self._read:
+            self.read([label])
+        row = self._changed.get(label, self._read.get(label))
+        assert row is not None
+        out: NDArray[np.float32] = row.toarray().ravel()
+        return out
 
-    def add(self, label: int, rows: Csr, amounts: NDArray[np.float64]) -> None:
-        change = sp.csr_matrix(amounts[None].astype(np.float32)) @ rows
-        self.changed[label] = sp.csr_matrix(self.row(label) + change)
+    def put(self, label: int, row: NDArray[np.float32]) -> None:
+        columns = np.flatnonzero(row).astype(np.int32)
+        self._changed[label] = make_csr(row[columns], columns, np.array([0, len(columns)]), (1, len(row)))
+
+    def add(self, label: int, x: Csr, amount: float) -> None:
+        row = self.row(label)
+        row[x.indices] += np.float32(amount) * x.data
+        self.put(label, row)
 
     def to_parts(self, prune: float, weight_type: str) -> list[Part]:
         """All shards; those without a changed label as they were."""
-        by_shard: dict[int, dict[int, Any]] = {}
-        for label, row in self.changed.items():
-            number, position = self.place[label]
+        for row in self._changed.values():
             row.data[np.abs(row.data) < prune] = 0
-            by_shard.setdefault(number, {})[position] = row
+        changed = self._by_shard(sorted(self._changed))
         parts = []
         for number, shard in enumerate(self.shards):
-            if number not in by_shard:
-                parts.append(shard.to_part())
-                continue
-            W, bias = self._open.get(number) or shard.to_weights()
-            rows = _replace_rows(as_csr(W, "W"), by_shard[number])
-            parts.append(LinearShard.from_weights(rows, bias, shard.label_ids, weight_type).to_part())
+            if number in changed:
+                positions = np.searchsorted(shard.label_ids, changed[number])
+                rows: Any = sp.vstack([self._changed[label] for label in changed[number]], format="csr")
+                shard = replace_labels(shard, positions, rows, weight_type)
+            parts.append(shard.to_part())
         return parts
+
+    def _by_shard(self, labels: Sequence[int]) -> dict[int, list[int]]:
+        out: dict[int, list[int]] = {}
+        for label in labels:
+            out.setdefault(int(self.shard_of[label]), []).append(label)
+        return out
 
 
 def learn_corrections(
@@ -231,20 +293,21 @@ def learn_corrections(
     C, prune, weight_type
         As the labels were trained.
     """
-    weights, steps = Weights(model), model.preprocessing
-    known = Corrections.of(model)
+    weights, known = Weights(model), Corrections.of(model)
     n_before = known.X.shape[0]
-    had = {(a, i) for a, own in known.pairs.items() for i, (sign, _) in own.items() if sign > 0}
-    concerned = known.add(X, judgments, weights, steps) | _find_wrong(model, X, judgments)
-    rows = steps.transform(known.X)
-    for label in sorted(a for a in concerned if a in weights.place and np.isfinite(weights.bias(a))):
+    places = known.take(X)
+    rows = model.preprocessing.transform(known.X)
+    concerned = known.judge(places, judgments, weights, rows) | _find_wrong(model, X, judgments)
+    trained = sorted(label for label in concerned if np.isfinite(weights.bias[label]))
+    weights.read(trained)
+    for label in trained:
         _improve(label, known, rows, weights, float(C) * _CAUTION)
     counts = model.train_counts.counts.copy()
-    for label, own in known.pairs.items():
-        counts[label] += sum(sign > 0 and (label, i) not in had for i, (sign, _) in own.items())
+    for label, said in known.opened.items():
+        counts[label] += np.count_nonzero((said.signs > 0) & ~said.had)
     header = {key: value for key, value in model.header.items() if key != "fingerprint"}
     header["n_train_rows"] += known.X.shape[0] - n_before
-    parts = model.parts | {"labels": Part({"counts": counts}), CORRECTIONS: known.latest(MOST_ROWS).to_part()}
+    parts = model.parts | {"labels": Part({"counts": counts}), CORRECTIONS: known.to_part()}
     return TrainedModel.open(header, parts, weights.to_parts(prune, weight_type), model.threads)
 
 
@@ -266,10 +329,10 @@ def _find_wrong(model: TrainedModel, X: Csr, judgments: Sequence[Judgment]) -> s
 def _improve(label: int, known: Corrections, rows: Csr, weights: Weights, C: float) -> None:
     """Descends in the dual of one label, over the rows that are wrong or were."""
     ids, signs, alphas = known.rows_of(label)
-    bias, own = weights.bias(label), rows[ids]
+    own = rows if len(ids) == rows.shape[0] else rows[ids]
+    bias, w, changed = weights.bias[label], weights.row(label), False
     slack = np.where(signs > 0, _CLOSE, _NEAR)
     for _ in range(_ROUNDS):
-        w = weights.row(label).toarray().ravel()
         gradient = signs * (own @ w + bias) - 1 + alphas / (2 * C)
         wrong = gradient < -slack
         if not wrong.any() and not ((alphas > 0) & (gradient > slack)).any():
@@ -279,8 +342,10 @@ def _improve(label: int, known: Corrections, rows: Csr, weights: Weights, C: flo
         Q = (X @ X.T).toarray().astype(np.float64) * s[:, None] * s
         Q[np.diag_indices(len(active))] += 1 / (2 * C)
         found = _descend(Q, gradient[active], alphas[active])
-        weights.add(label, X, (found - alphas[active]) * s)
-        alphas[active] = found
+        w += X.T @ ((found - alphas[active]) * s).astype(np.float32)
+        alphas[active], changed = found, True
+    if changed:
+        weights.put(label, w)
     known.keep(label, ids, signs, alphas)
 
 
@@ -305,13 +370,8 @@ def _key(rows: Csr, i: int) -> bytes:
     return rows.indices[some].tobytes() + rows.data[some].tobytes()
 
 
-def _replace_rows(W: Csr, new: dict[int, Any]) -> Csr:
-    """W with some rows replaced."""
-    data = np.split(W.data, W.indptr[1:-1])
-    indices = np.split(W.indices, W.indptr[1:-1])
-    for i, row in new.items():
-        row.eliminate_zeros()
-        row.sort_indices()
-        data[i], indices[i] = row.data, row.indices.astype(np.int32)
-    indptr = np.append(0, np.cumsum([len(some) for some in indices], dtype=np.int64))
-    return make_csr(np.concatenate(data).astype(np.float32), np.concatenate(indices), indptr, W.shape)
+def _sum_rows(rows: Csr) -> NDArray[np.int64]:
+    """A number for each row that equal rows share."""
+    ends = np.append(0, np.cumsum(rows.indices, dtype=np.int64))
+    sums: NDArray[np.int64] = ends[rows.indptr[1:]] - ends[rows.indptr[:-1]]
+    return sums

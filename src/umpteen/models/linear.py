@@ -147,17 +147,22 @@ class LinearShard:
         out[feature] = self.weights[places[found]].astype(np.float32) * np.float32(self.scale)
         return out
 
+    def unpack_labels(self) -> NDArray[np.int32]:
+        """The label of each weight, by its position in the block."""
+        n_labels = len(self.label_ids)
+        try:
+            labels = _native.unpack_positions(self.indptr, self.position_ptr, self.positions, self.weights, n_labels)
+        except ValueError as error:
+            raise ModelCorruptError(f"a linear shard is not usable: {error}") from error
+        if len(labels) and labels.max() >= n_labels:  # SciPy does not check it
+            raise ModelCorruptError(f"a linear shard has {n_labels} labels, but a weight for label {labels.max()}")
+        return labels
+
     def _by_feature(self) -> Any:
         """The weights as CSC, n_labels x n_features."""
         shape = (len(self.label_ids), len(self.indptr) - 1)
-        try:
-            labels = _native.unpack_positions(self.indptr, self.position_ptr, self.positions, self.weights, shape[0])
-        except ValueError as error:
-            raise ModelCorruptError(f"a linear shard is not usable: {error}") from error
-        if len(labels) and labels.max() >= shape[0]:  # SciPy does not check it
-            raise ModelCorruptError(f"a linear shard has {shape[0]} labels, but a weight for label {labels.max()}")
         data = self.weights[: self.nnz].astype(np.float32) * np.float32(self.scale)
-        return sp.csc_matrix((data, labels, self.indptr.astype(np.int64)), shape=shape)
+        return sp.csc_matrix((data, self.unpack_labels(), self.indptr.astype(np.int64)), shape=shape)
 
 
 def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:

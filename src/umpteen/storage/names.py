@@ -80,14 +80,20 @@ class Names(Sequence[str]):
         if not 0 <= i < len(self):
             raise IndexError(f"a name's number must be below {len(self)}, but is {index}")
         begin = int(self._ends[i - 1]) if i else 0
-        encoded = self._data[begin : int(self._ends[i])].tobytes()
-        try:
-            return encoded.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            raise ModelCorruptError(f"name {i} must be UTF-8, but is {encoded[:40]!r}") from None
+        return _decode(self._data[begin : int(self._ends[i])].tobytes(), i)
 
     def __iter__(self) -> Iterator[str]:
-        return (self[i] for i in range(len(self)))
+        begin, data = 0, self._data.tobytes()
+        for i, end in enumerate(self._ends.tolist()):
+            yield _decode(data[begin:end], i)
+            begin = end
+
+
+def _decode(encoded: bytes, i: int) -> str:
+    try:
+        return encoded.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise ModelCorruptError(f"name {i} must be UTF-8, but is {encoded[:40]!r}") from None
 
 
 def _either_case(text: str) -> bytes:
