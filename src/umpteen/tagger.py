@@ -13,6 +13,7 @@ from umpteen.data.corrections import Correction
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr
+from umpteen.data.tables.fields import Fields
 from umpteen.engines.base import Engine
 from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
 from umpteen.evaluation.calibration import Reliability
@@ -26,7 +27,7 @@ from umpteen.tagging import growing, judging, training
 from umpteen.tagging.explaining import TextExplanation, explain_in_words
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.rows import TextRows, rank_rows
-from umpteen.tagging.storage import PRECOMPUTED, Untrainable, open_features, recipe_of
+from umpteen.tagging.storage import PRECOMPUTED, Untrainable, open_features, open_fields, recipe_of
 from umpteen.text.tfidf import Tfidf
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
@@ -115,6 +116,7 @@ class Tagger(TaggerParameters):
         *,
         resume: bool = True,
         progress: bool | Listener = False,
+        fields: Fields | None = None,
     ) -> Self:
         """Learns from texts and the names of their labels.
 
@@ -126,9 +128,12 @@ class Tagger(TaggerParameters):
         model_dir, resume, progress
             As for the method's own `fit`: each shard is written as it finishes, and after an interruption the same
             call continues.
+        fields
+            Which columns of a table they come from, such as `Corpus.fields`. The model keeps this, and commands that
+            read tables for it take these columns.
         """
         features, data = self.prepare(texts, labels, model_dir)
-        return self.train(features, data, model_dir, resume=resume, progress=progress)
+        return self.train(features, data, model_dir, resume=resume, progress=progress, fields=fields)
 
     def prepare(
         self, texts: Any, labels: Iterable[Iterable[str]], model_dir: PathLike | None = None
@@ -150,11 +155,12 @@ class Tagger(TaggerParameters):
         resume: bool = True,
         progress: bool | Listener = False,
         choice: Choice | None = None,
+        fields: Fields | None = None,
     ) -> Self:
         """The second half of `fit`: trains a model from what `prepare` returned; with method="auto" that of `choice`,
         by default what `choose` returns."""
         self.model_, chosen = training.train(
-            self, features, data, model_dir, choice, resume=resume, progress=progress
+            self, features, data, model_dir, choice, fields=fields, resume=resume, progress=progress
         )
         if chosen is not None:
             self.choice_ = chosen
@@ -426,6 +432,7 @@ class Tagger(TaggerParameters):
                 f"{path}: a model of texts needs label names and an object 'text' in its manifest"
             )
         features = open_features(model, header, path, trust_pattern)
+        open_fields(header, path)
         tagger = cls(
             recipe_of(model, path),
             PRECOMPUTED if features is None else Tfidf(**features.get_params()),
@@ -444,6 +451,11 @@ class Tagger(TaggerParameters):
         names = self.fitted().label_names
         assert names is not None
         return names
+
+    @property
+    def fields_(self) -> Fields | None:
+        """The columns of tables that its texts and labels came from, if the model knows."""
+        return open_fields(self.fitted().header["text"], "the model")
 
     def fitted(self) -> TrainedModel:
         """The trained model; raises NotFittedError before `fit`."""

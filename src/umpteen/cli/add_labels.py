@@ -9,8 +9,11 @@ from typing import Annotated
 import typer
 
 from umpteen.cli.corpora import (
+    CsvDelimiterOption,
+    EncodingOption,
     LabelDelimiterOption,
     LabelFieldOption,
+    TableOptions,
     TextFieldOption,
     read_texts,
     refuse_for_texts,
@@ -64,6 +67,8 @@ def command(
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
 ) -> None:
     """Train new labels and add them to a model, without training the old ones again.
 
@@ -91,7 +96,8 @@ def command(
     loaded = load(model)
     if isinstance(loaded, Tagger):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based)
-        corpus = read_texts(data, format, text_field, label_field, label_delimiter)
+        tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        corpus = read_texts(data, tables, loaded.fields_)
         n_old = loaded.fitted().n_labels
         if isinstance(loaded.method, Method):
             loaded.method.set_params(threads=threads, engine=where)

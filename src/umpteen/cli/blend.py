@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from umpteen.cli.corpora import LabelDelimiterOption, LabelFieldOption, TextFieldOption, read_texts
+from umpteen.cli.corpora import (
+    CsvDelimiterOption,
+    EncodingOption,
+    LabelDelimiterOption,
+    LabelFieldOption,
+    TableOptions,
+    TextFieldOption,
+    read_texts,
+)
 from umpteen.cli.defaults import default_of
 from umpteen.cli.options import FormatOption, LabelsOption, OneBasedOption, ThreadsOption, print_text, read_for_model
 
@@ -32,6 +40,8 @@ def command(
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
 ) -> None:
     """Combine several models into one that ranks better than each of them.
 
@@ -67,7 +77,8 @@ def command(
         blend = Blend(loaded, n_candidates, threads)
         first = loaded[0]
         if isinstance(first, Tagger):
-            corpus = read_texts(heldout, format, text_field, label_field, label_delimiter)
+            tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+            corpus = read_texts(heldout, tables, first.fields_)
             X, Y = first.encode(corpus.texts, corpus.labels)
         else:
             data = read_for_model(first, heldout, format=format, labels=labels, one_based=one_based, threads=threads)

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from umpteen.cli.corpora import (
+    CsvDelimiterOption,
+    EncodingOption,
+    FieldsOfOption,
     LabelDelimiterOption,
     LabelFieldOption,
+    TableOptions,
     TextFieldOption,
     is_corpus,
+    known_fields,
     read_texts,
     refuse_for_texts,
 )
@@ -38,6 +43,7 @@ from umpteen.printing import printable
 if TYPE_CHECKING:
     from umpteen.comparing.programs import Contestant
     from umpteen.comparing.running import Conditions, Contest
+    from umpteen.data.tables.fields import Fields
 
 _METHODS = "dismec,ppdsparse,fastxml,centroid"
 _SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5")
@@ -94,6 +100,9 @@ def command(
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
+    fields_of: FieldsOfOption = None,
     features: Annotated[
         list[str] | None,
         typer.Option("--features", metavar="NAME=VALUE", help="A setting of the text features; repeatable.",
@@ -119,8 +128,9 @@ def command(
     title = name or train.resolve().parent.name
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, test_labels=test_labels)
-        fields = (text_field, label_field, label_delimiter)
-        contest = contest_of_texts(title, train, test, format, fields, features or [], {"A": a, "B": b})
+        tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        known = known_fields(fields_of)
+        contest = contest_of_texts(title, train, test, tables, known, features or [], {"A": a, "B": b})
     else:
         options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
         contest = contest_of_rows(title, train, test, labels, test_labels, label_names, options, {"A": a, "B": b})
@@ -153,8 +163,8 @@ def contest_of_texts(
     title: str,
     train: Path,
     test: Path,
-    format: str | None,
-    fields: Any,
+    tables: TableOptions,
+    known: Fields | None,
     features: list[str],
     constants: dict[str, float],
 ) -> Contest:
@@ -166,7 +176,7 @@ def contest_of_texts(
     from umpteen.text.tfidf import Tfidf
 
     settings = DEFAULT_FEATURES | parse_settings(features, "--features")
-    learned, judged = read_texts(train, format, *fields), read_texts(test, format, *fields)
+    learned, judged = read_texts(train, tables, known), read_texts(test, tables, known)
     started = time.perf_counter()
     vectorizer, data = Tagger(features=Tfidf().set_params(**settings)).prepare(learned.texts, learned.labels)
     assert vectorizer is not None

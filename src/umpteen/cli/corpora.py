@@ -1,9 +1,9 @@
-"""Options and helpers of the commands that read texts with label names."""
+"""Options and helpers of the commands that read tables of texts with label names."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,21 +12,96 @@ from umpteen.errors import ParamError
 
 if TYPE_CHECKING:
     from umpteen.data.corpus import Corpus
+    from umpteen.data.tables.fields import Fields
+    from umpteen.data.tables.reading import Table
 
-_CORPUS = "Corpus of texts"
+_CORPUS = "Table of texts"
+#: What the parameters of fields are called here.
+FLAGS = {
+    "text": "--text-field",
+    "labels": "--label-field",
+    "label_delimiter": "--label-delimiter",
+    "id": "--id-field",
+}
 TextFieldOption = Annotated[
     list[str] | None,
-    typer.Option("--text-field", help="Field with the text; several are joined. Default: text.",
-                 rich_help_panel=_CORPUS),
-]  # fmt: skip
+    typer.Option(
+        "--text-field",
+        help="Column with the text, such as title^3, whose words count three times; several are joined. Default: the "
+        "model's, else text.",
+        rich_help_panel=_CORPUS,
+    ),
+]
 LabelFieldOption = Annotated[
-    str | None,
-    typer.Option("--label-field", help="Field with the labels. Default: labels.", rich_help_panel=_CORPUS),
+    list[str] | None,
+    typer.Option(
+        "--label-field",
+        help="Column with the labels, or several. Default: the model's, else labels.",
+        rich_help_panel=_CORPUS,
+    ),
 ]
 LabelDelimiterOption = Annotated[
     str | None,
-    typer.Option("--label-delimiter", help="What separates labels in one string.", rich_help_panel=_CORPUS),
+    typer.Option("--label-delimiter", help="What separates labels in one cell.", rich_help_panel=_CORPUS),
 ]
+IdFieldOption = Annotated[
+    str | None, typer.Option("--id-field", help="Column that identifies a row.", rich_help_panel=_CORPUS)
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", help="Such as utf-8 or cp1252. Default: found by looking at the file.", rich_help_panel=_CORPUS
+    ),
+]
+CsvDelimiterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--csv-delimiter",
+        help="What separates columns, such as ; or tab. Default: found by looking at the file.",
+        rich_help_panel=_CORPUS,
+    ),
+]
+FieldsOfOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--fields-of", metavar="DIR", help="Take the columns that this model was trained on.", rich_help_panel=_CORPUS
+    ),
+]
+
+
+class TableOptions(NamedTuple):
+    """How a command was told to read tables."""
+
+    format: str | None = None
+    text_field: list[str] | None = None
+    label_field: list[str] | None = None
+    label_delimiter: str | None = None
+    id_field: str | None = None
+    encoding: str | None = None
+    csv_delimiter: str | None = None
+
+    def fields(self, known: Fields | None = None) -> Fields:
+        """The columns to take: those that are named, else those that a model knows, else text and labels."""
+        from umpteen.data.tables.fields import Fields
+
+        given = Fields.make(
+            self.text_field or "text", self.label_field or "labels", self.label_delimiter, self.id_field, words=FLAGS
+        )
+        if known is None:
+            return given
+        return Fields(
+            given.texts if self.text_field else known.texts,
+            given.labels if self.label_field or known.labels is None else known.labels,
+            given.delimiter if self.label_delimiter is not None or self.label_field else known.delimiter,
+            given.id,  # only where they are asked for
+            words=FLAGS,
+        )
+
+    def open(self, path: Path | str) -> Table:
+        """Opens a table; messages name the options."""
+        from umpteen.data.tables.reading import open_table
+
+        return open_table(path, format=self.format, encoding=self.encoding, csv_delimiter=self.csv_delimiter)
 
 
 def is_corpus(path: Path, format: str | None) -> bool:
@@ -36,24 +111,31 @@ def is_corpus(path: Path, format: str | None) -> bool:
     return format in FORMATS if format is not None else format_of_table(path) is not None
 
 
-def read_texts(
-    path: Path,
-    format: str | None,
-    text_field: list[str] | None,
-    label_field: str | None,
-    label_delimiter: str | None,
-    *,
-    labelled: bool = True,
-) -> Corpus:
-    """Reads the corpus a command names; without its labels if it is only to be tagged."""
-    from umpteen.data.corpus import read_corpus
+def known_fields(model: Path | None) -> Fields | None:
+    """The columns that a model was trained on."""
+    if model is None:
+        return None
+    from umpteen.tagger import Tagger
 
-    fields: dict[str, Any] = {}
-    if text_field:
-        fields["text"] = text_field[0] if len(text_field) == 1 else text_field
-    if label_field or not labelled:
-        fields["labels"] = label_field if labelled else None
-    return read_corpus(path, **fields, label_delimiter=label_delimiter, format=format)
+    return Tagger.load(model).fields_
+
+
+def read_texts(path: Path, options: TableOptions, known: Fields | None = None, *, err: bool = False) -> Corpus:
+    """Reads the texts and labels of a table a command names, and says how the table was read."""
+    from umpteen.data.corpus import gather
+
+    fields = options.fields(known)
+    table = options.open(path)
+    corpus = gather(table, fields)
+    if table.dialect is not None or fields != TableOptions().fields():
+        print_text(f"table      {path}: {describe_reading(table, fields)}", err=err)
+    return corpus
+
+
+def describe_reading(table: Table, fields: Fields) -> str:
+    """How a table is written and which of its columns are taken."""
+    written = "" if table.dialect is None else f"{table.dialect}; "
+    return f"{written}{table.check_fields(fields)}"
 
 
 def refuse_for_texts(**options: Any) -> None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umpteen.cli.corpora import LabelDelimiterOption, LabelFieldOption, TextFieldOption, read_texts
+from umpteen.cli.corpora import (
+    CsvDelimiterOption,
+    EncodingOption,
+    LabelDelimiterOption,
+    LabelFieldOption,
+    TableOptions,
+    TextFieldOption,
+    read_texts,
+)
 from umpteen.cli.options import (
     PROPENSITY_A,
     PROPENSITY_B,
@@ -48,6 +56,8 @@ def command(
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
 ) -> None:
     """Score a model on data whose labels are known: P@k, nDCG@k, PSP@k and more, in percent.
 
@@ -58,7 +68,8 @@ def command(
     constants = {"A": a, "B": b}
     loaded = load(model)
     if isinstance(loaded, Tagger):
-        corpus = read_texts(test, format, text_field, label_field, label_delimiter)
+        tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        corpus = read_texts(test, tables, loaded.fields_, err=json == "-")
         metrics = loaded.evaluate(corpus.texts, corpus.labels, threads=threads, **constants)
     else:
         metrics = _evaluate_rows(loaded, test, format, labels, one_based, threads, constants)

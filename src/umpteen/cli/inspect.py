@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from umpteen.cli.corpora import CsvDelimiterOption, EncodingOption, TableOptions, is_corpus
 from umpteen.cli.facts import data_facts, describe_data
 from umpteen.cli.options import (
     FormatOption,
@@ -18,6 +19,8 @@ from umpteen.cli.options import (
     write_json,
 )
 from umpteen.printing import printable
+
+_LONGEST_EXAMPLE = 80
 
 if TYPE_CHECKING:
     from umpteen.storage.store import Part
@@ -36,16 +39,23 @@ def command(
     labels: LabelsOption = None,
     format: FormatOption = None,
     one_based: OneBasedOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
 ) -> None:
     """Show what is in a model or a data file.
 
     umpteen inspect eurlex.model
 
     umpteen inspect train.txt.xz
+
+    umpteen inspect records.csv
     """
     if path.is_dir():
         facts = model_facts(path, checksums)
         text = "\n".join(f"{key:20} {printable(_show(value))}" for key, value in facts.items())
+    elif is_corpus(path, format):
+        facts = table_facts(path, TableOptions(format, encoding=encoding, csv_delimiter=csv_delimiter))
+        text = "\n".join(_table_lines(facts))
     else:
         data = read_data(path, format=format, labels=labels, one_based=one_based, threads=threads)
         facts = data_facts(data)
@@ -62,6 +72,7 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     from umpteen.methods.kept_rows import KEPT_ROWS
     from umpteen.storage.manifest import read_manifest
     from umpteen.storage.store import ModelReader
+    from umpteen.tagger import Tagger
     from umpteen.trained.loading import load_model
 
     manifest = read_manifest(path)
@@ -83,12 +94,43 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     }
     facts["label_names"] = model.label_names is not None
     facts["features"] = manifest["text"].get("features") if isinstance(manifest.get("text"), dict) else "numbers"
+    fields = Tagger.from_model(model, path).fields_ if isinstance(manifest.get("text"), dict) else None
+    facts["fields"] = None if fields is None else str(fields)
     facts["calibrated"] = model.calibration is not None
     facts["kept_rows"] = _count_rows(model.parts.get(KEPT_ROWS))
     facts["corrections"] = _count_rows(model.parts.get(CORRECTIONS))
     if checksums:
         facts["checksums"] = "all right"
     return facts
+
+
+def table_facts(path: Path, options: TableOptions) -> dict[str, Any]:
+    """How a table is written, and what its columns hold."""
+    table = options.open(path)
+    filled: dict[str, int] = dict.fromkeys(table.columns or (), 0)
+    examples: dict[str, str] = {}
+    n_rows = 0
+    for _, row in table:
+        n_rows += 1
+        for name, value in row.items():
+            if value not in (None, "", []):
+                filled[name] = filled.get(name, 0) + 1
+                examples.setdefault(name, str(value))
+    columns = [
+        {"name": name, "filled": count, "example": examples.get(name, "")[:_LONGEST_EXAMPLE]}
+        for name, count in filled.items()
+    ]
+    written = None if table.dialect is None else str(table.dialect)
+    return {"format": table.format, "written": written, "n_rows": n_rows, "columns": columns}
+
+
+def _table_lines(facts: dict[str, Any]) -> list[str]:
+    written = f", {facts['written']}" if facts["written"] else ""
+    lines = [f"{facts['format']}{written}; {facts['n_rows']:,} rows, {len(facts['columns'])} columns"]
+    for column in facts["columns"]:
+        share = column["filled"] / max(facts["n_rows"], 1)
+        lines.append(f"{printable(column['name']):20} {share:4.0%} filled, such as {printable(column['example'])}")
+    return lines
 
 
 def _count_rows(part: Part | None) -> int:

@@ -7,23 +7,38 @@ from typing import Annotated
 
 import typer
 
+from umpteen.cli.corpora import (
+    CsvDelimiterOption,
+    EncodingOption,
+    LabelDelimiterOption,
+    LabelFieldOption,
+    TableOptions,
+    TextFieldOption,
+    read_texts,
+)
 from umpteen.cli.options import ModelArgument, ThreadsOption, print_text
 
 
 def command(
     model: ModelArgument,
-    corrections: Annotated[Path, typer.Argument(metavar="CORRECTIONS", help="Corrections of texts, as JSON lines.")],
+    corrections: Annotated[Path, typer.Argument(metavar="CORRECTIONS", help="JSON lines, or a table.")],
     target: Annotated[
         Path | None,
         typer.Option("--model", metavar="DIR2", help="Where the new model goes; without it, in place of MODEL."),
     ] = None,
     threads: ThreadsOption = None,
+    text_field: TextFieldOption = None,
+    label_field: LabelFieldOption = None,
+    label_delimiter: LabelDelimiterOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
 ) -> None:
     """Improve a model of texts by corrections, without training the other labels again.
 
     A line of CORRECTIONS names a text and all its right labels, {"text": …, "labels": […]}, or what was found of some
     of them, {"text": …, "accepted": […], "rejected": […], "added": […]}. Labels and words that are new join the
-    model. It keeps the latest 5,000 corrections, so that later ones do not undo them.
+    model. A table (.csv, .tsv, .parquet, .xlsx) has the columns the model was trained on, and all labels that are
+    right. The model keeps the latest 5,000 corrections, so that later ones do not undo them.
 
     The new model appears when it is complete. Until then, and if the command is stopped, the old one stays; then run
     it again.
@@ -32,7 +47,8 @@ def command(
     """
     import time
 
-    from umpteen.data.corrections import read_corrections
+    from umpteen.data.corrections import Correction, read_corrections
+    from umpteen.data.tables.reading import format_of_table
     from umpteen.errors import ModelError, ModelExistsError, ParamError
     from umpteen.methods.base import Method
     from umpteen.storage.store import read_version
@@ -40,11 +56,17 @@ def command(
 
     if target is not None and target.exists():
         raise ModelExistsError(f"{target}: already exists; choose another place, or leave out --model")
-    found = read_corrections(corrections)
     version = read_version(model)
     tagger = load(model)
     if not isinstance(tagger, Tagger):
         raise ParamError(f"{model}: corrections are of texts, but this model was not trained on text")
+    if format_of_table(corrections) in (None, "jsonl"):
+        found = read_corrections(corrections)
+    else:
+        tables = TableOptions(None, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        found = [
+            Correction(text, labels, (), True) for text, labels in read_texts(corrections, tables, tagger.fields_)
+        ]
     if isinstance(tagger.method, Method):
         tagger.method.set_params(threads=threads)
     n_old, started = tagger.fitted().n_labels, time.perf_counter()

@@ -26,7 +26,11 @@ def _parse_place(text: Any) -> Any:
 _DATA = "Data file"
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="xc, svmlight or npz. Default: from the name.", rich_help_panel=_DATA),
+    typer.Option(
+        "--format",
+        help="xc, svmlight or npz; of texts jsonl, csv, tsv, annif-tsv, parquet or excel. Default: from the name.",
+        rich_help_panel=_DATA,
+    ),
 ]
 LabelsOption = Annotated[
     Path | None,

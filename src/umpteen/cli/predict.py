@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from umpteen.cli.corpora import TextFieldOption, read_texts
+from umpteen.cli.corpora import TableOptions, TextFieldOption
 from umpteen.cli.options import (
     ENGINE,
     AddressOption,
@@ -75,6 +75,7 @@ def command(
 
     umpteen predict cooking.model questions.jsonl --output tags.jsonl
     """
+    from umpteen.data.corpus import gather
     from umpteen.data.reading import read_features
     from umpteen.tagger import Tagger, load
 
@@ -84,7 +85,8 @@ def command(
     loaded = load(model)
     trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
     if isinstance(loaded, Tagger):
-        texts = read_texts(input, format, text_field, None, None, labelled=False).texts
+        tables = TableOptions(format, text_field)
+        texts = gather(input, tables.fields(loaded.fields_).unlabelled(), format=format).texts
     else:
         options: dict[str, Any] = {} if one_based is None else {"one_based": one_based}
         X = read_features(input, format=format, n_features=trained.n_features, threads=threads, **options)

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from umpteen.cli.corpora import (
+    CsvDelimiterOption,
+    EncodingOption,
+    IdFieldOption,
     LabelDelimiterOption,
     LabelFieldOption,
+    TableOptions,
     TextFieldOption,
     describe_corpus,
     is_corpus,
@@ -98,6 +102,9 @@ def command(
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
+    id_field: IdFieldOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
     features: Annotated[
         list[str] | None,
         typer.Option(
@@ -151,12 +158,12 @@ def command(
         refuse_finished(model)  # before the long work, not after it
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
-        fields = (text_field, label_field, label_delimiter)
+        tables = TableOptions(format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter)
         how = "auto" if calibration is None else parse_number(calibration)
         tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
             keep_rows=keep_rows
         )
-        _train_on_texts(train, tagger, model, valid, format, fields, resume, threads, where)
+        _train_on_texts(train, tagger, model, valid, tables, resume, threads, where)
         return
 
     options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
@@ -243,8 +250,7 @@ def _train_on_texts(
     tagger: Any,
     model: Path,
     valid: Path | None,
-    format: str | None,
-    fields: tuple[Any, Any, Any],
+    tables: TableOptions,
     resume: bool,
     threads: int | None,
     where: Any,
@@ -252,9 +258,9 @@ def _train_on_texts(
     from umpteen.choosing.choice import AUTO
 
     started = time.perf_counter()
-    corpus = read_texts(train, format, *fields)
+    corpus = read_texts(train, tables)
     describe_corpus(train, corpus, time.perf_counter() - started)
-    held_out = read_texts(valid, format, *fields) if valid is not None else None
+    held_out = read_texts(valid, tables) if valid is not None else None
     started = time.perf_counter()
     vectorizer, data = tagger.prepare(corpus.texts, corpus.labels, model)
     seconds = time.perf_counter() - started
@@ -266,7 +272,7 @@ def _train_on_texts(
     else:
         describe_work(Path("tf-idf rows"), data, seconds, tagger.method)
     with writing(model):
-        tagger.train(vectorizer, data, model, resume=resume, progress=True, choice=choice)
+        tagger.train(vectorizer, data, model, resume=resume, progress=True, choice=choice, fields=corpus.fields)
     if held_out is not None:
         _report_metrics(valid, tagger.evaluate(held_out.texts, held_out.labels), model)
 

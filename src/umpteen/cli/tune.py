@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from umpteen.cli.corpora import (
+    CsvDelimiterOption,
+    EncodingOption,
+    FieldsOfOption,
     LabelDelimiterOption,
     LabelFieldOption,
+    TableOptions,
     TextFieldOption,
     is_corpus,
+    known_fields,
     read_texts,
     refuse_for_texts,
 )
@@ -70,6 +75,9 @@ def command(
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
     label_delimiter: LabelDelimiterOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
+    fields_of: FieldsOfOption = None,
 ) -> None:
     """Find good settings for a method by trying them on held-out training rows. Without --method one is chosen first.
 
@@ -90,10 +98,12 @@ def command(
         refuse_finished(model)  # before the long work, not after it
     if method == AUTO and settings:
         raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
-    tagger = features = None
+    tagger = features = fields = None
     if is_corpus(train, format):
         refuse_for_texts(labels=labels, one_based=one_based)
-        corpus = read_texts(train, format, text_field, label_field, label_delimiter)
+        tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        corpus = read_texts(train, tables, known_fields(fields_of), err=json == "-")
+        fields = corpus.fields
         tagger = Tagger(method)
         features, data = tagger.prepare(corpus.texts, corpus.labels)
     else:
@@ -119,7 +129,7 @@ def command(
     estimator: Any = found.make(threads=threads)
     with writing(model, "run the same command again"):
         if tagger is not None:
-            tagger.set_params(method=estimator).train(features, data, model, progress=True)
+            tagger.set_params(method=estimator).train(features, data, model, progress=True, fields=fields)
         else:
             estimator.fit(data.X, data.Y, model, label_names=data.label_names, progress=True)
 

@@ -46,6 +46,8 @@ class Corpus:
     texts: Sequence[str]
     labels: Sequence[list[str]]
     ids: Sequence[str] | None = None
+    #: Where a table has its texts and labels, for a model to keep.
+    fields: Fields | None = None
 
     def __post_init__(self) -> None:
         if len(self.texts) != len(self.labels):
@@ -137,7 +139,7 @@ def gather(source: Any, fields: Fields, **how: Any) -> Corpus:
                     f"{where}: {fields.id} must be another in each row, but {found!r:.100} is also at {ids[found]}"
                 )
             ids[found] = where
-    return Corpus(texts, names, list(ids) if fields.id is not None else None)
+    return Corpus(texts, names, list(ids) if fields.id is not None else None, fields)
 
 
 def _iter_source(

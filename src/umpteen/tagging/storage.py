@@ -6,7 +6,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError
+from umpteen.data.tables.fields import Fields
+from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, ParamError
 from umpteen.methods import METHODS, method_of
 from umpteen.methods.base import Method
 from umpteen.storage.store import Part
@@ -15,6 +16,7 @@ from umpteen.trained.header import explain_newer
 from umpteen.trained.model import TrainedModel
 
 PRECOMPUTED = "precomputed"
+FIELDS = "fields"
 VOCABULARY = "vocabulary"
 
 
@@ -61,10 +63,22 @@ def open_features(model: TrainedModel, header: dict[str, Any], path: object, tru
     return features
 
 
+def open_fields(header: dict[str, Any], path: object) -> Fields | None:
+    """The columns of tables that the texts and labels came from, if that is known. The model is not trusted."""
+    if header.get(FIELDS) is None:
+        return None
+    try:
+        return Fields.from_dict(header[FIELDS])
+    except ParamError as error:
+        raise ModelCorruptError(f"{path}: {error}") from error
+
+
 def describe_features(
-    features: Tfidf | None, calibration: float | str, seed: int
+    features: Tfidf | None, calibration: float | str, seed: int, fields: Fields | None
 ) -> tuple[dict[str, Any], dict[str, Part]]:
     """The manifest entries and the parts that store a tagger with its model."""
     kind = PRECOMPUTED if features is None else features.name
-    header = {"text": {"features": kind, "calibration": calibration, "seed": seed}}
-    return header, {} if features is None else {VOCABULARY: features.to_part()}
+    header: dict[str, Any] = {"features": kind, "calibration": calibration, "seed": seed}
+    if fields is not None:
+        header[FIELDS] = fields.as_dict()
+    return {"text": header}, {} if features is None else {VOCABULARY: features.to_part()}

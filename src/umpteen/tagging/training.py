@@ -14,6 +14,7 @@ from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import encode_labels
 from umpteen.data.matrix import Csr, as_csr
+from umpteen.data.tables.fields import Fields
 from umpteen.errors import DataError
 from umpteen.methods.held_out import draw_held_out, first_fold, train_calibrated
 from umpteen.methods.training import check_keep_rows
@@ -63,12 +64,13 @@ def train(
     model_dir: PathLike | None,
     choice: Choice | None,
     *,
+    fields: Fields | None,
     resume: bool,
     progress: bool | Listener,
 ) -> tuple[TrainedModel, Choice | None]:
     """See `Tagger.train`. Returns the model and, with method="auto", what was chosen."""
     method = tagger.check()
-    header, parts = describe_features(features, tagger.calibration, int(tagger.seed))
+    header, parts = describe_features(features, tagger.calibration, int(tagger.seed), fields)
     if model_dir is not None and not is_url(model_dir):
         refuse_finished(model_dir)
     chosen = None

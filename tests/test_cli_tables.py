@@ -1,0 +1,127 @@
+"""The command line on spreadsheets: columns are named once, and the model remembers them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import openpyxl
+import pytest
+
+import umpteen
+from umpteen.data.tables.fields import Fields
+from umpteen.errors import DataError, ModelCorruptError, ParamError
+
+from .test_cli_text import LABELS, TEXTS, run
+
+COLUMNS = ("--text-field", "Title^2", "--text-field", "Note", "--label-field", "Subjects", "--label-delimiter", "|")
+
+
+def as_csv(delimiter=";", header=("Id", "Title", "Note", "Subjects"), times=8):
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerow(header)
+    rows = zip(TEXTS * times, LABELS * times, strict=True)
+    writer.writerows([f"r{i}", title, "äöü", "|".join(names)] for i, (title, names) in enumerate(rows))
+    return text.getvalue()
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    path = tmp_path_factory.mktemp("records") / "records.csv"
+    path.write_bytes(as_csv().encode("cp1252"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(records, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tables") / "m"
+    out = run("train", records, "--method", "dismec", "--model", path, *COLUMNS)
+    assert (
+        f"{records}: semicolon between columns, Windows-1252; text from Title^2 and Note; labels from Subjects, "
+        "separated by '|'" in out
+    )
+    return path
+
+
+def test_a_model_remembers_its_columns(model, records, tmp_path):
+    assert umpteen.load(model).fields_ == Fields.make(["Title^2", "Note"], "Subjects", "|")
+    assert "text from Title^2 and Note; labels from Subjects" in run("inspect", model)
+    assert "P         100.00" in run("evaluate", model, records)
+    json.loads(run("evaluate", model, records, "--json", "-").partition("\n")[2])  # after the line of the table
+    other = tmp_path / "other.csv"
+    other.write_text(as_csv(",", ("Id", "Titel", "Note", "Subjects")))
+    with pytest.raises(DataError, match=r"other\.csv:1: there must be a column 'Title', .*; did you mean 'Titel'\?"):
+        run("evaluate", model, other)
+    assert "P         100.00" in run("evaluate", model, other, "--text-field", "Titel")
+    with pytest.raises(DataError, match=r"there must be a column 'Topics', .*; --label-field names another"):
+        run("evaluate", model, records, "--label-field", "Topics")
+
+
+def test_tune_compare_learn_and_add_labels_take_the_columns_of_a_model(model, records, tmp_path):
+    out = run("tune", records, "--fields-of", model, "--method", "centroid", "--trials", "1",
+              "--journal", tmp_path / "j", "--model", tmp_path / "tuned")  # fmt: skip
+    assert "text from Title^2 and Note" in out
+    assert umpteen.load(tmp_path / "tuned").fields_ == umpteen.load(model).fields_
+    run("compare", records, records, "--fields-of", model, "--methods", "centroid", "--output", tmp_path / "c",
+        "--no-studies")  # fmt: skip
+    new = tmp_path / "new.csv"
+    new.write_text("Title;Note;Subjects\nwhales in the sea;;whale|sea\n")
+    run("learn", model, new, "--model", tmp_path / "learnt")
+    learnt = umpteen.load(tmp_path / "learnt")
+    assert (learnt.suggest("whales", 1)[0][0], learnt.fields_) == ("whale", umpteen.load(model).fields_)
+    run("add-labels", model, new, "--model", tmp_path / "grown")
+    assert umpteen.load(tmp_path / "grown").fields_ == learnt.fields_
+
+
+def test_options_say_how_a_table_is_written(records, tmp_path):
+    odd = tmp_path / "odd.csv"
+    odd.write_bytes(as_csv("~").encode("latin-1"))
+    columns = ("--text-field", "Title", "--label-field", "Subjects", "--label-delimiter", "|")
+    out = run("train", odd, "--method", "centroid", "--model", tmp_path / "m", "--calibration", "0", *columns,
+              "--csv-delimiter", "~", "--encoding", "latin-1", "--id-field", "Id")  # fmt: skip
+    assert "'~' between columns, Latin-1; text from Title; labels from Subjects, separated by '|'; ids from Id" in out
+    with pytest.raises(DataError, match=r"--label-delimiter names what separates its labels"):
+        run("train", odd, "--model", tmp_path / "n", "--csv-delimiter", "~", *columns[:4])
+    with pytest.raises(ParamError, match=r"the weight of --text-field 'Title' must be a whole number from 1 to 100"):
+        run("train", odd, "--model", tmp_path / "n", "--text-field", "Title^1000")
+
+
+def test_inspect_shows_what_a_table_holds(records, tmp_path):
+    out = run("inspect", records)
+    assert "csv, semicolon between columns, Windows-1252; 40 rows, 4 columns" in out
+    assert "Title                100% filled, such as herring quotas in the north sea" in out
+    facts = json.loads(run("inspect", records, "--json", "-"))
+    assert facts["columns"][3] == {"name": "Subjects", "filled": 40, "example": "fish|sea"}
+
+
+def test_an_excel_file_trains_and_is_judged(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.append(["text", "labels"])
+    for text, labels in zip(TEXTS * 4, LABELS * 4, strict=True):
+        book.active.append([text, ", ".join(labels)])
+    book.save(path := tmp_path / "a.xlsx")
+    run(
+        "train",
+        path,
+        "--method",
+        "centroid",
+        "--model",
+        tmp_path / "m",
+        "--calibration",
+        "0",
+        "--label-delimiter",
+        ",",
+    )
+    assert "P         100.00" in run("evaluate", tmp_path / "m", path)
+
+
+def test_columns_in_a_model_are_not_trusted(model):
+    trained = umpteen.load(model).fitted()
+    for bad in ([], {"text": [["a", 10**12]]}, {"text": "a"}, {"text": [["a", 1]], "labels": {"b": 1}}):
+        trained.header["text"]["fields"] = bad
+        with pytest.raises(ModelCorruptError, match="the model: "):
+            umpteen.Tagger.from_model(trained)
+    del trained.header["text"]["fields"]
+    assert umpteen.Tagger.from_model(trained).fields_ is None  # as in models of earlier versions
