@@ -60,6 +60,43 @@ def test_the_page_of_results_is_what_the_figures_say():
     assert page == (ROOT / "docs" / "RESULTS.md").read_text()
 
 
+def published():
+    return json.loads((ROOT / "benchmarks" / "published.json").read_text())
+
+
+def test_every_published_figure_names_its_source():
+    found = published()
+    for entry in found["entries"]:
+        assert entry["source"] in found["sources"], entry
+        assert len(entry["P"]) == 3, entry
+        assert all(value is None or 0 < value <= 100 for value in entry["P"]), entry
+        if entry["kind"] == "paper":
+            assert all(entry[key] for key in ("table", "row")), entry
+    assert {entry["source"] for entry in found["entries"]} == set(found["sources"])
+
+
+@pytest.mark.parametrize(
+    ("data", "method", "own"),
+    [
+        ("EURLex-4K", "dismec", []),  # the paper has no EURLex
+        ("EURLex-4K", "pdsparse", [76.3]),
+        ("Bibtex", "pdsparse", [64.55]),
+        ("EURLex-4K", "ppdsparse", [74.61]),
+        ("Mediamill", "rxml", [86.9]),
+    ],
+)
+def test_a_paper_is_credited_with_what_it_prints(data, method, own):
+    of = [each for each in published()["entries"] if (each["data"], each.get("method")) == (data, method)]
+    assert [each["P"][0] for each in of if each["source"] == method] == own
+
+
+def test_disagreeing_tables_are_all_listed():
+    of = [
+        each for each in published()["entries"] if (each["data"], each.get("method")) == ("EURLex-4K", "pfastrexml")
+    ]
+    assert {each["source"]: each["P"][0] for each in of} == {"rxml": 70.07, "ppdsparse": 70.33, "repository": 75.45}
+
+
 @pytest.mark.slow
 def test_some_runs_are_taken_anew_and_the_others_kept(tmp_path, has_bibtex):
     (tmp_path / "b.toml").write_text('name = "Bibtex"\nmethods = ["centroid", "fastxml:n_trees=2:seed=3"]\n')

@@ -1,8 +1,9 @@
 """The page of all results, written from kept figures and published ones; no figure in it is typed by hand.
 
-Published figures are a JSON file with a list of entries: kind ("paper", "authors" for the authors' own program,
-"peer"), data, method or program, source, and any of P, nDCG and PSP (a list at 1, 3 and 5; null where not given), O
-(training time in omikuji's), model_bytes.
+Published figures are a JSON file. `sources` are papers and the like, by a key: a short name and a title. `entries`
+are figures: kind ("paper", "authors" for the authors' own program, "peer"), data, method or program, source (a key),
+and any of P, nDCG and PSP (a list at 1, 3 and 5; null where not given), deviation (P's), O (training time in
+omikuji's), model_bytes, note. One of a paper also names its table and its row or column there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def write_page(folder: Path, published: Path) -> str:
         result = read_figures(path)
         if result is not None:
             found.setdefault(result["data"]["name"], []).append(result)
-    entries = read_json(published)["entries"]
+    others = read_json(published)
+    entries, sources = others["entries"], others["sources"]
+    here = {entry["data"] for entry in entries} & set(found)
     parts = [
         "# Results",
         "Written by `python -m benchmarks results` from [benchmarks/results](../benchmarks/results), which `python "
@@ -37,14 +40,17 @@ def write_page(folder: Path, published: Path) -> str:
         "of different machines do not. Methods have their default settings but for those named. Memory is what "
         "training takes beyond the data, beside what the method states before it starts; the last column is the time "
         "of a row among all test rows, and of one row asked for alone.",
-        *(_section(of_data, entries) for of_data in found.values()),
+        *(_section(of_data, entries, sources) for of_data in found.values()),
+        "## Sets that are not here",
+        "What papers print of sets that have no figures above.",
+        _published([entry for entry in entries if entry["data"] not in here], sources, with_data=True),
         "## Sources",
-        "\n".join(f"- {source}" for source in sorted({entry["source"] for entry in entries})),
+        "\n".join(f"- {each['short']}: {each['title']}" for each in sources.values()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(results: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]]) -> str:
+def _section(results: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]], sources: dict[str, Any]) -> str:
     """A data set: all runs on it; of two with one name, the first."""
     data = results[0]["data"]
     here = [entry for entry in entries if entry["data"] == data["name"]]
@@ -61,6 +67,7 @@ def _section(results: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]
         f"{data['n_labels']:,} labels, {data['labels_per_row']:.2f} a row.",
         _ours([run for run in done if not run["peer"]], done, here),
         _peers([run for run in done if run["peer"]], here),
+        _published([entry for entry in here if entry["kind"] != "peer"], sources),
         _origins(list(runs.values())),
         *(f"{run['name']} failed: `{run['error']}`" for run in runs.values() if run["status"] == "failed"),
     ]
@@ -85,22 +92,21 @@ def _origins(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> str:
-    """Each of our methods beside its paper, its authors' program, and the best peer of the same comparison."""
+    """Each of our methods beside what its own paper prints, and the best peer of the same comparison."""
     if not runs:
         return ""
-    header = ["method", "P@1 / 3 / 5", "its paper", "authors' program, these files", "nDCG@1 / 3 / 5"]
+    header = ["method", "P@1 / 3 / 5", "its paper", "nDCG@1 / 3 / 5"]
     header += ["PSP@1 / 3 / 5", "O", "memory (stated)", "model", "ms a row: of many, one"]
     keys = [f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in KS]
     best = {key: max(run["metrics"][key] for run in done) for key in keys}
     rows = []
     for run in runs:
-        of = [entry for entry in here if entry.get("method") == run["program"]]
+        own = [entry for entry in here if entry.get("method") == entry["source"] == run["program"]]
         rows.append(
             [
                 run["name"],
                 _triple(run, "P", best),
-                _listed([entry for entry in of if entry["kind"] == "paper"]),
-                _listed([entry for entry in of if entry["kind"] == "authors"]),
+                _listed(own),
                 _triple(run, "nDCG", best),
                 _triple(run, "PSP", best),
                 _in_o(run),
@@ -115,7 +121,7 @@ def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: 
         name = f"*best peer here: {top['name']} {top['version']}*"
         figures = [_triple(top, key, best) for key in ("P", "nDCG", "PSP")]
         sizes = [_in_o(top), _memory(top), format_bytes(top["model_bytes"]), _asking(top)]
-        rows.append([name, figures[0], "", "", *figures[1:], *sizes])
+        rows.append([name, figures[0], "", *figures[1:], *sizes])
     return table(header, rows)
 
 
@@ -184,15 +190,32 @@ def _triple(run: dict[str, Any], name: str, best: dict[str, float] | None = None
     return " / ".join(cells)
 
 
-def _figures(values: Sequence[float | None] | None) -> str:
-    return " / ".join("–" if value is None else f"{value:g}" for value in values) if values else "–"
+def _published(entries: Sequence[dict[str, Any]], sources: dict[str, Any], *, with_data: bool = False) -> str:
+    """What others print, and where: papers with table and row; and what authors' programs reached on these files."""
+    rows = []
+    for entry in sorted(entries, key=lambda entry: (entry["data"] if with_data else "", entry["method"])):
+        short = sources[entry["source"]]["short"]
+        where = "authors' program, these files"
+        if entry["kind"] == "paper":
+            where = f"{short}, {entry['table']}: {entry['row']}"
+        more = [str(entry["note"])] if entry.get("note") else []
+        more += [f"{entry['O']:g} O"] if entry.get("O") else []
+        more += [format_bytes(entry["model_bytes"])] if entry.get("model_bytes") else []
+        cells = [entry["method"], _figures(entry["P"], entry.get("deviation")), where, "; ".join(more)]
+        rows.append([entry["data"], *cells] if with_data else cells)
+    header = ["published", "P@1 / 3 / 5", "where", "note"]
+    return table(["data", *header] if with_data else header, rows) if rows else ""
+
+
+def _figures(values: Sequence[float | None] | None, deviations: Sequence[float] | None = None) -> str:
+    if not values:
+        return "–"
+    spread = [f" ± {each:.2f}" for each in deviations] if deviations else [""] * len(values)
+    cells = zip(values, spread, strict=True)
+    return " / ".join("–" if value is None else f"{value:.2f}{more}" for value, more in cells)
 
 
 def _listed(entries: Sequence[dict[str, Any]]) -> str:
     """Several entries of one cell, each with what is special about it."""
-    cells = []
-    for entry in entries:
-        more = [str(entry["note"])] if entry.get("note") else []
-        more += [f"{entry['O']:g} O"] if entry.get("O") else []
-        cells.append(_figures(entry["P"]) + (f" ({'; '.join(more)})" if more else ""))
+    cells = [_figures(entry["P"]) + (f" ({entry['note']})" if entry.get("note") else "") for entry in entries]
     return "<br>".join(cells) or "–"
