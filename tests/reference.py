@@ -113,12 +113,12 @@ def l1_svm_objective(X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, b
 
 
 def svm_gradient(
-    X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, bias: float, cost: float = 1.0
+    X: Any, y: NDArray[np.bool_], w: Any, b: float, C: float, bias: float, cost: float = 1.0, row_costs: Any = 1.0
 ) -> tuple[NDArray[np.float64], float]:
     """Its gradient: w + 2C Σ over the rows inside the margin of c_i m_i (-s_i) x_i."""
     s = np.where(y, 1.0, -1.0)
     m = np.maximum(0, 1 - s * (X.astype(np.float64) @ w + b * bias))
-    factor = -2 * C * np.where(y, cost, 1.0) * m * s
+    factor = -2 * C * row_costs * np.where(y, cost, 1.0) * m * s
     return w + X.astype(np.float64).T @ factor, float(b + bias * factor.sum())
 
 

@@ -1,7 +1,11 @@
 // What the bindings of one-vs-rest solvers share.
 #pragma once
 
+#include <nanobind/stl/optional.h>
+
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +21,18 @@ inline CsrView view_labels(const Vector<std::int64_t>& label_indptr, const Vecto
     throw std::invalid_argument("there must be one positive_cost per label, but there are " +
                                 std::to_string(positive_cost.size()) + " for " + std::to_string(labels.n_rows));
   return labels;
+}
+
+/// How many times each row counts; null if all count once.
+inline const float* view_row_cost(const std::optional<Vector<float>>& row_cost, std::int64_t n_rows) {
+  if (!row_cost) return nullptr;
+  if (static_cast<std::int64_t>(row_cost->size()) != n_rows)
+    throw std::invalid_argument("there must be one row_cost per row, but there are " +
+                                std::to_string(row_cost->size()) + " for " + std::to_string(n_rows));
+  for (std::int64_t i = 0; i < n_rows; ++i)
+    if (!(row_cost->data()[i] > 0) || !std::isfinite(row_cost->data()[i]))
+      throw std::invalid_argument("every row_cost must be finite and above 0");
+  return row_cost->data();
 }
 
 /// One field of all solutions as an array.

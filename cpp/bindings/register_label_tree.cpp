@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common.hpp"
+#include "one_vs_rest.hpp"
 #include "shard_view.hpp"
 #include "umpteen/label_tree.hpp"
 
@@ -82,7 +82,7 @@ nb::dict solve_nodes_binding(const Vector<std::int64_t>& X_indptr, const Vector<
                              const Vector<std::int64_t>& child_begin, const Vector<std::int64_t>& child_end,
                              const Vector<std::int64_t>& extra_ptr, const Vector<std::int32_t>& extra_rows, double C,
                              double bias, double eps, float prune, int max_rounds, float near, int threads,
-                             const CancelToken* token) {
+                             const CancelToken* token, const std::optional<Vector<float>>& row_cost) {
   const CsrView X = view_csr(X_indptr, X_indices, X_data, n_features);
   const CsrView labels = view_csr(label_indptr, label_rows, nullptr, X.n_rows);
   const auto n_children = static_cast<std::int64_t>(child_begin.size());
@@ -105,6 +105,7 @@ nb::dict solve_nodes_binding(const Vector<std::int64_t>& X_indptr, const Vector<
       .X = X,
       .label_indptr = labels.indptr,
       .label_rows = labels.indices,
+      .row_cost = view_row_cost(row_cost, X.n_rows),
       .order = order.data(),
       .child_ptr = child_ptr.data(),
       .child_begin = child_begin.data(),
@@ -314,6 +315,7 @@ void register_label_tree(nb::module_& m) {
         nb::arg("child_begin").noconvert(), nb::arg("child_end").noconvert(), nb::arg("extra_ptr").noconvert(),
         nb::arg("extra_rows").noconvert(), nb::arg("C"), nb::arg("bias"), nb::arg("eps"), nb::arg("prune"),
         nb::arg("max_rounds"), nb::arg("near"), nb::arg("threads"), nb::arg("token") = nb::none(),
+        nb::arg("row_cost").noconvert() = nb::none(),
         "The weights of nodes of a label tree: each child against its siblings, on the rows of the node.");
   nb::class_<LabelTreeScorer>(m, "LabelTreeScorer", "Beam search over label trees.")
       .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("n_features"), nb::arg("n_labels"))

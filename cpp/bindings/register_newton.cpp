@@ -58,7 +58,8 @@ nb::dict solve_all_rows_binding(const Vector<std::int64_t>& X_indptr, const Vect
                                 const Vector<float>& X_data, std::int64_t n_features,
                                 const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
                                 const Vector<float>& positive_cost, double C, double bias, double eps, float prune,
-                                int max_rounds, bool squared_hinge, int threads, const CancelToken* token) {
+                                int max_rounds, bool squared_hinge, int threads, const CancelToken* token,
+                                const std::optional<Vector<float>>& row_cost) {
   const CsrView X = view_csr(X_indptr, X_indices, X_data, n_features);
   const CsrView labels = view_labels(label_indptr, label_rows, positive_cost, X.n_rows);
   const OneVsRestProblem problem{
@@ -66,6 +67,7 @@ nb::dict solve_all_rows_binding(const Vector<std::int64_t>& X_indptr, const Vect
       .label_indptr = labels.indptr,
       .label_rows = labels.indices,
       .positive_cost = positive_cost.data(),
+      .row_cost = view_row_cost(row_cost, X.n_rows),
       .n_labels = labels.n_rows,
       .C = C,
       .bias = bias,
@@ -104,7 +106,7 @@ void register_newton(nb::module_& m) {
         nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("label_indptr").noconvert(),
         nb::arg("label_rows").noconvert(), nb::arg("positive_cost").noconvert(), nb::arg("C"), nb::arg("bias"),
         nb::arg("eps"), nb::arg("prune"), nb::arg("max_rounds"), nb::arg("squared_hinge"), nb::arg("threads"),
-        nb::arg("token") = nb::none(),
+        nb::arg("token") = nb::none(), nb::arg("row_cost").noconvert() = nb::none(),
         "One problem with logistic or squared hinge loss per label, by Newton's method on all rows: weights as CSR "
         "(labels x features), biases and counts.");
   m.def("exponentials", &exponentials_binding, nb::arg("x").noconvert(), "e^x as the kernels compute it, for tests.");

@@ -1,4 +1,4 @@
-#include "common.hpp"
+#include "one_vs_rest.hpp"
 #include "umpteen/pd_sparse.hpp"
 
 namespace umpteen {
@@ -23,7 +23,7 @@ class PdSolverBinding {
   PdSolverBinding(const Vector<std::int64_t>& X_indptr, const Vector<std::int32_t>& X_indices,
                   const Vector<float>& X_data, std::int64_t n_features, const Vector<std::int64_t>& Y_indptr,
                   const Vector<std::int32_t>& Y_indices, std::int64_t n_labels, double lambda, double C,
-                  std::int64_t n_groups, std::uint64_t seed)
+                  std::int64_t n_groups, std::uint64_t seed, const std::optional<Vector<float>>& row_cost)
       : X_(view_csr(X_indptr, X_indices, X_data, n_features)),
         Y_(view_csr(Y_indptr, Y_indices, nullptr, n_labels)),
         owners_(nb::make_tuple(X_indptr, X_indices, X_data, Y_indptr, Y_indices)),
@@ -32,6 +32,7 @@ class PdSolverBinding {
             .Y = Y_,
             .lambda = lambda,
             .C = C,
+            .row_cost = view_row_cost(row_cost, X_.n_rows),
             .n_groups = n_groups,
             .seed = seed,
         }) {}
@@ -130,10 +131,11 @@ void register_pd(nb::module_& m) {
                               "Block-coordinate Frank-Wolfe for a loss over all labels; see pd_sparse.hpp.")
       .def(nb::init<const Vector<std::int64_t>&, const Vector<std::int32_t>&, const Vector<float>&, std::int64_t,
                     const Vector<std::int64_t>&, const Vector<std::int32_t>&, std::int64_t, double, double,
-                    std::int64_t, std::uint64_t>(),
+                    std::int64_t, std::uint64_t, const std::optional<Vector<float>>&>(),
            nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(), nb::arg("X_data").noconvert(),
            nb::arg("n_features"), nb::arg("Y_indptr").noconvert(), nb::arg("Y_indices").noconvert(),
-           nb::arg("n_labels"), nb::arg("lambda_"), nb::arg("C"), nb::arg("n_groups"), nb::arg("seed"))
+           nb::arg("n_labels"), nb::arg("lambda_"), nb::arg("C"), nb::arg("n_groups"), nb::arg("seed"),
+           nb::arg("row_cost").noconvert() = nb::none())
       .def("publish", &PdSolverBinding::publish, nb::arg("threads") = 1, nb::arg("token") = nb::none(),
            "Copies the newest W for searches; returns half its squared norm.")
       .def("search", &PdSolverBinding::search, nb::arg("rows").noconvert(), nb::arg("n_found"), nb::arg("sampled"),

@@ -30,6 +30,9 @@ class NodeSolver {
     local_.gather(rows_.data(), static_cast<std::int64_t>(rows_.size()));
     check_in();
     costs_.assign(positive_ptr_.size() - 1, 1.0F);
+    row_costs_.clear();
+    for (std::size_t r = 0; problem_.row_cost != nullptr && r < rows_.size(); ++r)
+      row_costs_.push_back(problem_.row_cost[rows_[r]]);
     const std::vector<OneVsRestSolution> solutions = solve_children(threads, control, worker);
     NodeWeights out = pack(solutions);
     check_in();
@@ -71,6 +74,7 @@ class NodeSolver {
         .label_indptr = positive_ptr_.data(),
         .label_rows = positives_.data(),
         .positive_cost = costs_.data(),
+        .row_cost = problem_.row_cost != nullptr ? row_costs_.data() : nullptr,
         .n_labels = static_cast<std::int64_t>(costs_.size()),
         .C = problem_.C,
         .bias = problem_.bias,
@@ -206,7 +210,7 @@ class NodeSolver {
   std::vector<std::int32_t> rows_, positives_, children_;
   std::vector<std::int64_t> positive_ptr_;
   std::vector<std::size_t> inner_;
-  std::vector<float> costs_;
+  std::vector<float> costs_, row_costs_;
   std::vector<std::uint32_t> counts_;
 };
 

@@ -12,8 +12,9 @@ namespace umpteen {
 ///
 ///     min over (w, b)   lambda |w|_1 + tau/2 (|w|^2 + b^2) + sum_i c_i loss(s_i (w.x_i + b * bias))
 ///
-/// s_i = +1 for the label's rows and -1 for all others; c_i = positive_cost of the label, or 1; the loss of a margin
-/// m is max(0, 1 - m) or half its square. Its dual is over one alpha_i >= 0 per row (<= c_i for the plain hinge):
+/// s_i = +1 for the label's rows and -1 for all others; c_i = row_cost of the row, times positive_cost of the label
+/// if s_i = +1; the loss of a margin m is max(0, 1 - m) or half its square. Its dual is over one alpha_i >= 0 per row
+/// (<= c_i for the plain hinge):
 ///
 ///     min   tau/2 (|w|^2 + b^2) - sum_i alpha_i [+ 1/2 sum_i alpha_i^2 / c_i for the square]
 ///     v = sum_i alpha_i s_i x_i,   w = soft(v, lambda) / tau,   b = bias / tau * sum_i alpha_i s_i
@@ -26,6 +27,7 @@ struct DualProblem {
   const std::int32_t* label_rows;    // the rows of each label, rising
   const std::int32_t* label_ids;     // n_labels: each label's random numbers are drawn from this and the seed
   const float* positive_cost;        // n_labels
+  const float* row_cost = nullptr;   // n_rows, above 0; null if all are 1
   std::int64_t n_labels;
   bool squared;
   double lambda;

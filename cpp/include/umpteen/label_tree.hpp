@@ -41,6 +41,7 @@ struct NodeProblem {
   CsrView X;
   const std::int64_t* label_indptr;  // the rows of each label, rising
   const std::int32_t* label_rows;
+  const float* row_cost = nullptr;  // X.n_rows: how many times each row counts; null if all count once
   const std::int32_t* order;        // labels
   const std::int64_t* child_ptr;    // n_nodes + 1
   const std::int64_t* child_begin;  // by child: where its labels begin in `order`,

@@ -11,9 +11,9 @@ namespace umpteen {
 ///
 ///     min over (w, b)   penalty(w, b) + C sum_i c_i loss(s_i (w.x_i + b * bias))
 ///
-/// s_i = +1 for the label's rows and -1 for all others; c_i = positive_cost of the label, or 1. The penalty is
-/// 1/2 |w|^2 + 1/2 b^2 (L2) or the sum of |w_f| and |b| (L1). With L2 the problem is strictly convex, so it has one
-/// optimum, and every solver finds the same one.
+/// s_i = +1 for the label's rows and -1 for all others; c_i = row_cost of the row, times positive_cost of the
+/// label if s_i = +1. The penalty is 1/2 |w|^2 + 1/2 b^2 (L2) or the sum of |w_f| and |b| (L1). With L2 the problem
+/// is strictly convex, so it has one optimum, and every solver finds the same one.
 ///
 /// Two solvers take this problem. newton_near_margin.hpp: squared hinge loss, L2 or L1, many rows.
 /// newton_all_rows.hpp: logistic or squared hinge loss, L2, few rows. A third, dual_descent.hpp, takes the same
@@ -23,6 +23,7 @@ struct OneVsRestProblem {
   const std::int64_t* label_indptr;  // n_labels + 1
   const std::int32_t* label_rows;    // the rows of each label, rising
   const float* positive_cost;        // n_labels
+  const float* row_cost = nullptr;   // n_rows, above 0; null if all are 1. newton_near_margin.hpp takes none
   std::int64_t n_labels;
   double C;
   double bias;     // the value of the constant feature; 0 for none

@@ -21,22 +21,24 @@ double project_two_simplices(double* b, std::int64_t n_b, double* c, std::int64_
 
 /// One max-margin problem over all labels, sparse in the primal (L1) and in the dual (few labels are confused):
 ///
-///     min over W   sum_k 1/2 |w_k|^2 + lambda |w_k|_1 + C sum_i max(0, 1 + max_n w_n.x_i - min_p w_p.x_i)
+///     min over W   sum_k 1/2 |w_k|^2 + lambda |w_k|_1 + C sum_i c_i max(0, 1 + max_n w_n.x_i - min_p w_p.x_i)
 ///
-/// p over the labels of row i, n over all others; rows without labels, or with all of them, have no loss. Labels that
-/// no row has are left out. The dual, with v_k = sum_i alpha_ik x_i, w_k = soft(v_k, lambda), e_ik = 1 for the n:
+/// c_i is the row's cost; p over the labels of row i, n over all others; rows without labels, or with all of them,
+/// have no loss. Labels that no row has are left out. The dual, with v_k = sum_i alpha_ik x_i, w_k = soft(v_k,
+/// lambda), e_ik = 1 for the n:
 ///
 ///     min over alpha   G = 1/2 sum_k |w_k|^2 + sum_i e_i.alpha_i
-///     alpha_ip >= 0,  alpha_in <= 0,  sum_p alpha_ip = -sum_n alpha_in <= C
+///     alpha_ip >= 0,  alpha_in <= 0,  sum_p alpha_ip = -sum_n alpha_in <= C c_i
 ///
-/// The sum of both objectives is the duality gap, a sum over rows of C loss_i + sum_k alpha_ik (w_k.x_i + e_ik), none
-/// of them negative.
+/// The sum of both objectives is the duality gap, a sum over rows of C c_i loss_i + sum_k alpha_ik (w_k.x_i + e_ik),
+/// none of them negative.
 struct PdProblem {
   CsrView X;
   CsrView Y;  // labels of each row, rising; no values
   double lambda;
   double C;
-  std::int64_t n_groups;  // labels are dealt into so many, at random; a sampled search looks at one
+  const float* row_cost = nullptr;  // X.n_rows, above 0; null if all are 1
+  std::int64_t n_groups;            // labels are dealt into so many, at random; a sampled search looks at one
   std::uint64_t seed;
 };
 

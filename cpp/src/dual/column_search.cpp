@@ -145,8 +145,7 @@ bool ColumnSearch::look_beyond(LabelState& state, float b, DualSolution& solutio
   const bool count_all = problem.samples > 0 && std::isinf(state.last_gap);
   const bool leave = !count_all && shift_is_cheap(state, b, enough);
   if (leave)
-    state.unreached_bound = state.unreached_loss =
-        static_cast<double>(formulas_.X.n_rows) * formulas_.loss(1 + double{b});
+    state.unreached_bound = state.unreached_loss = formulas_.loss(1 + double{b}, formulas_.total_cost);
   else
     estimate_unreached(state, b);
   const bool near_the_end =
@@ -175,24 +174,35 @@ bool ColumnSearch::shift_is_cheap(const LabelState& state, float b, double enoug
   return 0.5 * costs * std::pow(1 + double{b}, 2) <= kCheapShift * enough;
 }
 
-/// Bounds what unreached rows may cost by their number, and estimates it by looking at some. The violators among
-/// those are kept.
+/// Bounds what unreached rows may cost by their summed costs, and estimates it by looking at some. The violators
+/// among those are kept.
 void ColumnSearch::estimate_unreached(LabelState& state, float b) {
   state.n_unreached = formulas_.X.n_rows - static_cast<std::int64_t>(reached_.size());
   for (const ActiveRow& a : state.active) state.n_unreached -= is_reached_[as_size(a.row)] ? 0 : 1;
   state.unreached.clear();
   state.unreached_loss = 0;
-  state.unreached_bound = static_cast<double>(state.n_unreached) * formulas_.loss(1 + double{b});
+  const double cost = weigh_unreached(state);
+  state.unreached_bound = formulas_.loss(1 + double{b}, cost);
   if (state.n_unreached == 0) return;
   pick_unreached(state);
-  const auto n = static_cast<double>(state.unreached.size());
+  double seen = 0;
   double sum = 0;
   std::erase_if(state.unreached, [&](std::int32_t row) {
     const double violation = 1 + double{formulas_.score(state, row)};
-    sum += formulas_.loss(violation);
+    seen += formulas_.row_cost(row);
+    sum += formulas_.loss(violation, formulas_.row_cost(row));
     return violation <= 0;
   });
-  state.unreached_loss = sum / n * static_cast<double>(state.n_unreached);
+  state.unreached_loss = sum / seen * cost;
+}
+
+/// The summed costs of the rows that no column reached and that are not active.
+double ColumnSearch::weigh_unreached(const LabelState& state) const {
+  if (formulas_.problem.row_cost == nullptr) return static_cast<double>(state.n_unreached);
+  double sum = formulas_.total_cost;
+  for (const std::int32_t row : reached_) sum -= formulas_.row_cost(row);
+  for (const ActiveRow& a : state.active) sum -= is_reached_[as_size(a.row)] ? 0 : formulas_.row_cost(a.row);
+  return std::max(sum, 0.0);
 }
 
 /// Some of the rows that no column reached, spread over X.

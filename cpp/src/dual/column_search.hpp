@@ -40,6 +40,7 @@ class ColumnSearch {
   void collect_hits(LabelState& state, float b, bool complete);
   bool shift_is_cheap(const LabelState& state, float b, double enough) const;
   void estimate_unreached(LabelState& state, float b);
+  double weigh_unreached(const LabelState& state) const;
   void pick_unreached(LabelState& state);
 
   const Formulas& formulas_;

@@ -27,6 +27,7 @@ class Formulas {
         X(of.X),
         columns(columns_of_X),
         lists_features(of.X.n_cols > kListAbove),
+        total_cost(sum_costs(of)),
         limit_(static_cast<float>(of.lambda)),
         inverse_tau_(static_cast<float>(1 / of.tau)) {}
 
@@ -34,6 +35,10 @@ class Formulas {
   const CsrView& X;
   const FeatureColumns& columns;
   const bool lists_features;  // the touched ones of each label; where features are few, looking at all is as fast
+  const double total_cost;    // of all rows, as if each lacked the label
+
+  /// How many times a row counts for a label it lacks.
+  float row_cost(std::int32_t id) const { return problem.row_cost != nullptr ? problem.row_cost[id] : 1.0F; }
 
   SparseRow row(std::int32_t id) const {
     const std::int64_t begin = X.indptr[id];
@@ -88,6 +93,13 @@ class Formulas {
   }
 
  private:
+  static double sum_costs(const DualProblem& problem) {
+    if (problem.row_cost == nullptr) return static_cast<double>(problem.X.n_rows);
+    double sum = 0;
+    for (std::int64_t i = 0; i < problem.X.n_rows; ++i) sum += problem.row_cost[i];
+    return sum;
+  }
+
   template <typename Weigh>
   void collect(const LabelState& state, const Weigh& weigh, std::vector<std::int32_t>& features) const {
     const float* v = state.v.data();

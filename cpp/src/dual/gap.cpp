@@ -34,7 +34,8 @@ Gap GapFinder::measure(const LabelState& state, double penalty) const {
   const DualProblem& problem = formulas_.problem;
   Gap gap;
   gap.outside = state.shift == 0 ? state.unreached_bound : 0;
-  for (const Hit& hit : state.hits) gap.outside += formulas_.loss(1 + double{hit.score} + state.shift);
+  for (const Hit& hit : state.hits)
+    gap.outside += formulas_.loss(1 + double{hit.score} + state.shift, formulas_.row_cost(hit.row));
   gap.primal = penalty + gap.outside;
   for (std::size_t k = 0; k < violations_.size(); ++k) {
     const ActiveRow& a = state.active[k];

@@ -83,7 +83,8 @@ void Solver::warm_start(LabelState& state) {
   }
 }
 
-void Solver::activate(LabelState& state, std::int32_t row, float sign, float cost) {
+void Solver::activate(LabelState& state, std::int32_t row, float sign, float times) {
+  const float cost = times * formulas_.row_cost(row);
   const auto curvature = (formulas_.columns.squared[as_size(row)] + problem_.bias * problem_.bias) / problem_.tau +
                          (problem_.squared ? 1 / cost : 0);
   state.active.push_back({row, sign, 0.0F, cost, static_cast<float>(curvature)});

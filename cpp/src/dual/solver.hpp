@@ -46,7 +46,8 @@ class Solver {
   LabelState* take_state();
   void start(LabelState& state, std::int64_t label);
   void warm_start(LabelState& state);
-  void activate(LabelState& state, std::int32_t row, float sign, float cost = 1);
+  /// A row that counts `times` as often as its row_cost says.
+  void activate(LabelState& state, std::int32_t row, float sign, float times = 1);
   void put_mean(LabelState& state);
   void advance(const Job& job);
 

@@ -15,9 +15,14 @@ constexpr std::int64_t kRowsPerBlock = 64;  // of a pass over X, so that what is
 
 constexpr std::int64_t kBlocksPerCheck = 32;
 
-std::vector<double> sum_rows(const CsrView& X) {
+/// Each row as often as it counts.
+std::vector<double> sum_rows(const OneVsRestProblem& problem) {
+  const CsrView& X = problem.X;
   std::vector<double> sum(as_size(X.n_cols), 0);
-  for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) sum[as_size(X.indices[i])] += X.data[i];
+  for (std::int64_t row = 0; row < X.n_rows; ++row) {
+    const double cost = cost_of_row(problem, row);
+    for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i) sum[as_size(X.indices[i])] += cost * X.data[i];
+  }
   return sum;
 }
 
@@ -140,11 +145,22 @@ class AllRowsNewton {
         block_[at(row - begin, j)] *= has(j, Stage::kStep) ? -cost : cost;
         if (keeps_curvature_) curvature_[at(row, j)] *= cost;
       });
+      if (problem_.row_cost != nullptr) weigh_by_cost(begin, n, stepped);
       kernels_.add_up(n, block_.data(), sums.data());
       kernels_.add_panel_rows(n, X_.indptr + begin, X_.indices, X_.data, block_.data(), product_.data());
     });
     for (int j = 0; j < kLanes; ++j)
       product_[at(bias_row(), j)] += static_cast<float>(problem_.bias * sums[as_size(j)]);
+  }
+
+  /// Rows count as often as their costs say. A kept curvature does already, but where it is new.
+  void weigh_by_cost(std::int64_t begin, std::int64_t n, const LaneFloats& stepped) {
+    for (std::int64_t row = begin; row < begin + n; ++row)
+      for (int j = 0; j < kLanes; ++j) {
+        if (keeps_curvature_ && stepped[as_size(j)] == 0) continue;
+        block_[at(row - begin, j)] *= problem_.row_cost[row];
+        if (keeps_curvature_) curvature_[at(row, j)] *= problem_.row_cost[row];
+      }
   }
 
   /// A step of conjugate gradients, without a preconditioner; or, after a step, on to the next direction or label.
@@ -236,8 +252,7 @@ class AllRowsNewton {
     LabelLane& lane = lanes_[as_size(j)];
     lane = make_lane(problem_, label, Stage::kDirection, solutions_);
     ++lane.solution->gradients;
-    const auto b = static_cast<float>(best_constant(lane.cost * static_cast<double>(lane.n_positive),
-                                                    static_cast<double>(X_.n_rows - lane.n_positive)));
+    const auto b = static_cast<float>(best_constant(lane.cost * lane.own_cost, lane.all_cost - lane.own_cost));
     const float u = b * bias_;
     const LossAt positive = loss_at(loss_, -u);
     const LossAt negative = loss_at(loss_, u);
@@ -248,9 +263,11 @@ class AllRowsNewton {
       return;
     }
     fill(u_, j, -u, u);
-    if (keeps_curvature_)
-      fill(curvature_, j, static_cast<float>(problem_.C * lane.cost * positive.bend),
-           static_cast<float>(problem_.C * negative.bend));
+    if (!keeps_curvature_) return;
+    fill(curvature_, j, static_cast<float>(problem_.C * lane.cost * positive.bend),
+         static_cast<float>(problem_.C * negative.bend));
+    for (std::int64_t i = 0; problem_.row_cost != nullptr && i < X_.n_rows; ++i)
+      curvature_[at(i, j)] *= problem_.row_cost[i];
   }
 
   /// product_ = the sum of the label's rows
@@ -259,7 +276,9 @@ class AllRowsNewton {
     for (std::int64_t f = 0; f <= X_.n_cols; ++f) product_[at(f, j)] = 0;
     for (std::int64_t r = 0; r < lane.n_positive; ++r) {
       const std::int64_t row = lane.positives[r];
-      for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i) product_[at(X_.indices[i], j)] += X_.data[i];
+      const float cost = cost_of_row(problem_, row);
+      for (std::int64_t i = X_.indptr[row]; i < X_.indptr[row + 1]; ++i)
+        product_[at(X_.indices[i], j)] += cost * X_.data[i];
     }
   }
 
@@ -281,8 +300,7 @@ class AllRowsNewton {
       residual_[at(f, j)] = search_[at(f, j)] = static_cast<float>(descent);
     };
     for (std::int64_t f = 0; f < X_.n_cols; ++f) set(f, product_[at(f, j)], total_[as_size(f)], 0);
-    set(bias_row(), problem_.bias * static_cast<double>(lane.n_positive),
-        problem_.bias * static_cast<double>(X_.n_rows), b);
+    set(bias_row(), problem_.bias * lane.own_cost, problem_.bias * lane.all_cost, b);
     if (!std::isfinite(at_zero)) refuse_overflow();
     lane.stop = short_enough(problem_, lane, std::sqrt(at_zero));
     lane.length = std::sqrt(here);
@@ -301,8 +319,8 @@ class AllRowsNewton {
   /// is no such direction; where there is one, u must be 0.
   bool aim(int j) {
     LabelLane& lane = lanes_[as_size(j)];
-    const double own = 1 / static_cast<double>(lane.n_positive);
-    const double share = 1 / static_cast<double>(X_.n_rows);
+    const double own = 1 / lane.own_cost;
+    const double share = 1 / lane.all_cost;
     const double b2 = problem_.bias * problem_.bias;
     double pp = b2;
     double pg = b2;
@@ -407,7 +425,7 @@ std::vector<OneVsRestSolution> solve_all_rows(const OneVsRestProblem& problem, M
     return solve_by_gram(problem, threads, control, worker);
   std::vector<OneVsRestSolution> solutions(as_size(problem.n_labels));
   LabelQueue queue(problem);
-  const std::vector<double> total = sum_rows(problem.X);
+  const std::vector<double> total = sum_rows(problem);
   share_labels(queue.size(), threads, control, worker,
                [&](int id) { AllRowsNewton(problem, loss, total, queue, control, id, solutions.data()).solve(); });
   return solutions;

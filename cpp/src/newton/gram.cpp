@@ -25,22 +25,29 @@ bool keeps_products(const CsrView& X) {
   return cost <= kMostPerProduct * n * n;
 }
 
-/// K = X X^T: products of all pairs of rows, without the bias's; and each row's sum of them, with it.
+/// K = X X^T: products of all pairs of rows, without the bias's; and each row's sum of them, with it,
+/// where rows count as often as their costs say.
 struct Gram {
   std::int64_t n;
   Floats K;  // n x n, or empty where X is multiplied with instead
   std::vector<double> total;
   double grand = 0;
 
-  Gram(const CsrView& X, double bias, Control& control, int worker)
-      : n(X.n_rows), total(as_size(n), bias * bias * static_cast<double>(n)) {
+  Gram(const OneVsRestProblem& problem, Control& control, int worker) : n(problem.X.n_rows) {
+    const CsrView& X = problem.X;
     if (keeps_products(X)) multiply_rows(X, control, worker);
     std::vector<double> sum(as_size(X.n_cols), 0);
-    for (std::int64_t i = 0; i < X.indptr[n]; ++i) sum[as_size(X.indices[i])] += X.data[i];
+    double costs = 0;
+    for (std::int64_t row = 0; row < n; ++row) {
+      const double cost = cost_of_row(problem, row);
+      costs += cost;
+      for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i) sum[as_size(X.indices[i])] += cost * X.data[i];
+    }
+    total.assign(as_size(n), problem.bias * problem.bias * costs);
     for (std::int64_t row = 0; row < n; ++row) {
       for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i)
         total[as_size(row)] += X.data[i] * sum[as_size(X.indices[i])];
-      grand += total[as_size(row)];
+      grand += cost_of_row(problem, row) * total[as_size(row)];
     }
   }
 
@@ -246,6 +253,8 @@ class GramNewton {
       for (std::int64_t r = 0; r < lane.n_positive; ++r)
         block_[at(lane.positives[r], j)] *= stepped[as_size(j)] > 0 ? -cost : cost;
     }
+    for (std::int64_t i = 0; problem_.row_cost != nullptr && i < n_; ++i)
+      for (int j = 0; j < kLanes; ++j) block_[at(i, j)] *= problem_.row_cost[i];
   }
 
   /// Factors by which the vectors of conjugate gradients move.
@@ -290,22 +299,24 @@ class GramNewton {
     for (Floats* panel : panels())
       for (std::int64_t i = 0; i < n_; ++i) (*panel)[at(i, j)] = 0;
     const auto slope = static_cast<float>(2 * problem_.C);
-    for (std::int64_t i = 0; i < n_; ++i) residual_[at(i, j)] = -slope;
+    for (std::int64_t i = 0; i < n_; ++i) residual_[at(i, j)] = -slope * cost_of_row(problem_, i);
     for (std::int64_t r = 0; r < lane.n_positive; ++r)
-      residual_[at(lane.positives[r], j)] = slope * static_cast<float>(lane.cost);
+      residual_[at(lane.positives[r], j)] =
+          slope * static_cast<float>(lane.cost) * cost_of_row(problem_, lane.positives[r]);
   }
 
   /// The first step, if there is such a direction.
   void aim(int j) {
     LabelLane& lane = lanes_[as_size(j)];
     multiply_own(lane);
-    const double own = 1 / static_cast<double>(lane.n_positive);
-    const double share = 1 / static_cast<double>(n_);
+    const double own = 1 / lane.own_cost;
+    const double share = 1 / lane.all_cost;
     double pp = 0;
     double pg = 0;
     for (std::int64_t r = 0; r < lane.n_positive; ++r) {
-      pp += own_[as_size(lane.positives[r])];
-      pg += gram_.total[as_size(lane.positives[r])];
+      const double cost = cost_of_row(problem_, lane.positives[r]);
+      pp += cost * own_[as_size(lane.positives[r])];
+      pg += cost * gram_.total[as_size(lane.positives[r])];
     }
     const Aim aim = find_aim(problem_, lane, pp * own * own, pg * own * share, gram_.grand * share * share);
     control_.check_in(worker_);
@@ -313,19 +324,21 @@ class GramNewton {
     lane.fall = aim.fall;
     lane.stage = Stage::kStep;
     for (std::int64_t i = 0; i < n_; ++i) {
-      direction_[at(i, j)] = static_cast<float>(aim.all * share);
+      direction_[at(i, j)] = static_cast<float>(aim.all * share * cost_of_row(problem_, i));
       direction_image_[at(i, j)] =
           static_cast<float>(aim.own * own * own_[as_size(i)] + aim.all * share * gram_.total[as_size(i)]);
     }
     for (std::int64_t r = 0; r < lane.n_positive; ++r)
-      direction_[at(lane.positives[r], j)] += static_cast<float>(aim.own * own);
+      direction_[at(lane.positives[r], j)] +=
+          static_cast<float>(aim.own * own * cost_of_row(problem_, lane.positives[r]));
   }
 
   /// own_ = the sum of the label's rows, times each row
   void multiply_own(const LabelLane& lane) {
     std::fill(w_.begin(), w_.end(), 0.0F);
-    for (std::int64_t r = 0; r < lane.n_positive; ++r) add_row(lane.positives[r], 1);
-    own_.assign(as_size(n_), problem_.bias * problem_.bias * static_cast<double>(lane.n_positive));
+    for (std::int64_t r = 0; r < lane.n_positive; ++r)
+      add_row(lane.positives[r], cost_of_row(problem_, lane.positives[r]));
+    own_.assign(as_size(n_), problem_.bias * problem_.bias * lane.own_cost);
     for (std::int64_t i = 0; i < n_; ++i)
       for (std::int64_t k = X_.indptr[i]; k < X_.indptr[i + 1]; ++k)
         own_[as_size(i)] += double{X_.data[k]} * w_[as_size(X_.indices[k])];
@@ -397,7 +410,7 @@ std::vector<OneVsRestSolution> solve_by_gram(const OneVsRestProblem& problem, in
                                              int worker) {
   std::vector<OneVsRestSolution> solutions(as_size(problem.n_labels));
   LabelQueue queue(problem);
-  const Gram gram(problem.X, problem.bias, control, std::max(worker, 0));
+  const Gram gram(problem, control, std::max(worker, 0));
   share_labels(queue.size(), threads, control, worker,
                [&](int id) { GramNewton(problem, gram, queue, control, id, solutions.data()).solve(); });
   return solutions;

@@ -46,6 +46,24 @@ struct LineSearches {
   }
 };
 
+/// First and second derivative of the summed losses along each lane's direction, as if no row had the lane's label.
+void add_line_derivatives(const OneVsRestProblem& problem, const PanelLossKernels& of_loss, const float* u,
+                          const float* change, const LaneFloats& t, LaneDoubles& first, LaneDoubles& second) {
+  if (problem.row_cost == nullptr) {
+    of_loss.line_derivatives(problem.X.n_rows, u, change, t.data(), first.data(), second.data());
+    return;
+  }
+  for (std::int64_t row = 0; row < problem.X.n_rows; ++row) {
+    LaneDoubles slope{};
+    LaneDoubles bend{};
+    of_loss.line_derivatives(1, u + row * kLanes, change + row * kLanes, t.data(), slope.data(), bend.data());
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      first[j] += problem.row_cost[row] * slope[j];
+      second[j] += problem.row_cost[row] * bend[j];
+    }
+  }
+}
+
 }  // namespace
 
 LabelLane make_lane(const OneVsRestProblem& problem, std::int64_t label, Stage stage, OneVsRestSolution* solutions) {
@@ -56,13 +74,20 @@ LabelLane make_lane(const OneVsRestProblem& problem, std::int64_t label, Stage s
   lane.n_positive = problem.label_indptr[label + 1] - problem.label_indptr[label];
   lane.cost = problem.positive_cost[label];
   lane.solution = solutions + label;
+  lane.own_cost = static_cast<double>(lane.n_positive);
+  lane.all_cost = static_cast<double>(problem.X.n_rows);
+  if (problem.row_cost != nullptr) {
+    lane.own_cost = lane.all_cost = 0;
+    for (std::int64_t r = 0; r < lane.n_positive; ++r) lane.own_cost += problem.row_cost[lane.positives[r]];
+    for (std::int64_t i = 0; i < problem.X.n_rows; ++i) lane.all_cost += problem.row_cost[i];
+  }
   return lane;
 }
 
 double short_enough(const OneVsRestProblem& problem, const LabelLane& lane, double at_zero) {
-  const std::int64_t n_negative = problem.X.n_rows - lane.n_positive;
-  const auto fewer = static_cast<double>(std::max(std::min(lane.n_positive, n_negative), std::int64_t{1}));
-  return problem.eps * fewer / static_cast<double>(problem.X.n_rows) * at_zero;
+  const double one_row = lane.all_cost / static_cast<double>(problem.X.n_rows);
+  const double fewer = std::max(std::min(lane.own_cost, lane.all_cost - lane.own_cost), one_row);
+  return problem.eps * fewer / lane.all_cost * at_zero;
 }
 
 bool is_direction_good(const LabelLane& lane, double rho) {
@@ -78,10 +103,16 @@ double end_lane(const OneVsRestProblem& problem, MarginLoss loss, LabelLane& lan
   solution.gradient = lane.stop > 0 ? lane.length / lane.stop : 0;
   solution.active_rows = problem.X.n_rows * solution.gradients;
   solution.checked_rows = problem.X.n_rows * solution.newton_steps;
-  double sum = loss_kernels(loss).sum_losses(problem.X.n_rows, u);
+  const auto value = [&](std::int64_t row) {
+    return cost_of_row(problem, row) * loss_at(loss, u[row * kLanes]).value;
+  };
+  double sum = 0;
+  if (problem.row_cost == nullptr)
+    sum = loss_kernels(loss).sum_losses(problem.X.n_rows, u);
+  else
+    for (std::int64_t row = 0; row < problem.X.n_rows; ++row) sum += value(row);
   if (lane.cost != 1)
-    for (std::int64_t r = 0; r < lane.n_positive; ++r)
-      sum += (lane.cost - 1) * loss_at(loss, u[std::int64_t{lane.positives[r]} * kLanes]).value;
+    for (std::int64_t r = 0; r < lane.n_positive; ++r) sum += (lane.cost - 1) * value(lane.positives[r]);
   return sum;
 }
 
@@ -93,7 +124,7 @@ LaneFloats find_steps(const OneVsRestProblem& problem, MarginLoss loss, const La
   for (int i = 0; i < LineSearches::kMostTries && searches.any(); ++i) {
     LaneDoubles first{};
     LaneDoubles second{};
-    of_loss.line_derivatives(problem.X.n_rows, u, change, searches.t.data(), first.data(), second.data());
+    add_line_derivatives(problem, of_loss, u, change, searches.t, first, second);
     control.check_in(worker);
     for (std::size_t j = 0; j < kLanes; ++j) {
       if (!searches.searching[j]) continue;
@@ -104,8 +135,9 @@ LaneFloats find_steps(const OneVsRestProblem& problem, MarginLoss loss, const La
         const std::size_t cell = as_size(lane.positives[r]) * kLanes + j;
         const double d = change[cell];
         const LossAt there = loss_at(loss, u[cell] + t * d);
-        first[j] += (lane.cost - 1) * there.slope * d;
-        second[j] += (lane.cost - 1) * there.bend * d * d;
+        const double extra = (lane.cost - 1) * cost_of_row(problem, lane.positives[r]);
+        first[j] += extra * there.slope * d;
+        second[j] += extra * there.bend * d * d;
       }
       searches.advance(j, wd[j] + t * dd[j] + problem.C * first[j], dd[j] + problem.C * second[j], lane.fall);
     }
@@ -121,9 +153,8 @@ Aim find_aim(const OneVsRestProblem& problem, const LabelLane& lane, double pp, 
   if (!(det > kParallel * pp * gg) || !std::isfinite(det)) return {};
   Aim aim{(gg - kFar * pg) / det, (kFar * pp - pg) / det};
   // At 0 the gradient is 2 C (n g - n+ (cost + 1) p).
-  const auto n = static_cast<double>(problem.X.n_rows);
-  const double a = static_cast<double>(lane.n_positive) * (lane.cost + 1);
-  aim.fall = -2 * problem.C * (n * (aim.own * pg + aim.all * gg) - a * (aim.own * pp + aim.all * pg));
+  const double a = lane.own_cost * (lane.cost + 1);
+  aim.fall = -2 * problem.C * (lane.all_cost * (aim.own * pg + aim.all * gg) - a * (aim.own * pp + aim.all * pg));
   return aim;
 }
 

@@ -73,13 +73,15 @@ struct LabelLane {
   const std::int32_t* positives = nullptr;
   std::int64_t n_positive = 0;
   std::int64_t cursor = 0;  // the first positive not yet passed
-  double cost = 1;
-  double stop = 0;     // the length of the gradient at which it is done
-  double length = 0;   // of the gradient when last computed
-  double rho = 0;      // the squared length of the residual of conjugate gradients
-  double fall = 0;     // how steeply the objective falls at the start of the direction
-  int cg_steps = 0;    // for the direction at hand
-  bool stuck = false;  // float32 sees no curvature
+  double cost = 1;          // how many times a row counts for the label if it has it, beside its own cost
+  double own_cost = 0;      // the summed row costs of the label's rows: their number where each counts once
+  double all_cost = 0;      // of all rows
+  double stop = 0;          // the length of the gradient at which it is done
+  double length = 0;        // of the gradient when last computed
+  double rho = 0;           // the squared length of the residual of conjugate gradients
+  double fall = 0;          // how steeply the objective falls at the start of the direction
+  int cg_steps = 0;         // for the direction at hand
+  bool stuck = false;       // float32 sees no curvature
   OneVsRestSolution* solution = nullptr;
 
   /// At a step: whether the direction is find_aim's. If that leads nowhere, conjugate gradients still may.
@@ -93,6 +95,11 @@ inline bool any_busy(const LabelLanes& lanes) {
 }
 inline bool any_at(const LabelLanes& lanes, Stage stage) {
   return std::any_of(lanes.begin(), lanes.end(), [&](const LabelLane& lane) { return lane.stage == stage; });
+}
+
+/// How many times a row counts for a label it lacks.
+inline float cost_of_row(const OneVsRestProblem& problem, std::int64_t row) {
+  return problem.row_cost != nullptr ? problem.row_cost[row] : 1.0F;
 }
 
 /// A lane with a new label.

@@ -31,7 +31,7 @@ double add_losses(double losses, const Variables& v, std::int64_t begin, std::in
     double lowest = std::numeric_limits<double>::infinity();
     for (std::int64_t i = v.Y.indptr[row]; i < v.Y.indptr[row + 1]; ++i)
       lowest = std::min<double>(lowest, v.score(row, v.Y.indices[i]));
-    losses += std::max(0.0, 1 + double{scores[k]} - lowest);
+    losses += v.cost(row) * std::max(0.0, 1 + double{scores[k]} - lowest);
   }
   return losses;
 }

@@ -22,16 +22,16 @@ void RowStep::run(std::int64_t row, PdWork& work) {
   const auto n_negative = static_cast<std::int64_t>(variables_.active[as_size(row)].size());
   if (n_negative == 0) return;
   const double shift = project_two_simplices(targets_.data(), n_negative, targets_.data() + n_negative,
-                                             variables_.count_positives(row), variables_.C);
+                                             variables_.count_positives(row), variables_.C * variables_.cost(row));
   bar = static_cast<float>(shift * curvature - 1);
   take_targets(row, work);
 }
 
-/// Every score is 0 whatever W is: the loss is C, and so is the dual's share.
+/// Every score is 0 whatever W is: the loss is C c_i, and so is the dual's share.
 void RowStep::settle_empty_row(std::int64_t row) {
   std::vector<ActiveLabel>& negatives = variables_.active[as_size(row)];
   if (negatives.empty()) return;
-  const auto C = static_cast<float>(variables_.C);
+  const auto C = static_cast<float>(variables_.C * variables_.cost(row));
   variables_.positive_alphas[as_size(variables_.Y.indptr[row])] = C;
   negatives.erase(negatives.begin() + 1, negatives.end());
   negatives[0].alpha = -C;
@@ -59,7 +59,7 @@ double RowStep::find_targets(std::int64_t row, PdWork& work) {
     work.gap += double{alpha} * z;
     targets_.push_back(alpha - z / curvature);
   }
-  work.gap += variables_.C * std::max(0.0, 1 + highest - lowest);
+  work.gap += variables_.C * variables_.cost(row) * std::max(0.0, 1 + highest - lowest);
   for (const double value : targets_)
     if (!std::isfinite(value))
       throw std::invalid_argument("scores must be finite; are values of X close to the largest 32-bit float?");

@@ -20,6 +20,7 @@ Variables::Variables(const PdProblem& problem)
       Y(problem.Y),
       limit(static_cast<float>(problem.lambda)),
       C(problem.C),
+      row_costs(problem.row_cost, problem.row_cost != nullptr ? problem.row_cost + X.n_rows : nullptr),
       hash(permute(X.n_cols, problem.seed)),
       vectors(as_size(Y.n_cols)),
       active(as_size(Y.n_rows)),

@@ -37,6 +37,9 @@ struct Variables {
     return vectors[as_size(label)].dot_soft(hash.data(), X.indices + begin, X.data + begin, X.indptr[row + 1] - begin,
                                             limit);
   }
+  /// How many times a row counts.
+  double cost(std::int64_t row) const { return row_costs.empty() ? 1.0 : double{row_costs[as_size(row)]}; }
+
   /// v_k += change * x_i
   void move(std::int64_t row, std::int32_t label, float change) {
     const std::int64_t begin = X.indptr[row];
@@ -51,6 +54,7 @@ struct Variables {
   CsrView Y;
   float limit;  // lambda
   double C;
+  std::vector<float> row_costs;                  // empty if all are 1
   bool frozen = false;                           // whether V keeps its support
   std::vector<std::int32_t> labels;              // that rows have, rising
   std::int64_t most_labels = 0;                  // of a row

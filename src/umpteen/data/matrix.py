@@ -221,6 +221,11 @@ def offsets(matrix: Csr) -> NDArray[np.int64]:
     return np.ascontiguousarray(matrix.indptr, np.int64)
 
 
+def fingerprint_array(array: NDArray[Any]) -> str:
+    """A hash of an array's content."""
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
 def fingerprint(matrix: Csr) -> str:
     """A hash of a matrix's content, so that a run is only ever resumed on the data it began with."""
     digest = hashlib.sha256(repr(matrix.shape).encode())

@@ -23,6 +23,7 @@ from umpteen.errors import ModelCorruptError, ModelFormatError, ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.estimator import Estimator
 from umpteen.methods.held_out import check_calibration, train_calibrated
+from umpteen.methods.row_costs import weigh_rows
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Scorer
@@ -48,6 +49,8 @@ class Method(Estimator):
     memory_advice: ClassVar[str] = "use fewer threads, smaller shards, or a method with a smaller model"
     #: Whether a shard needs only the rows of its own labels; see `labels_of`.
     trains_by_label: ClassVar[bool] = False
+    #: Whether a row may count more or less than once; see `sample_weight` of `fit`.
+    weighs_rows: ClassVar[bool] = False
     #: Parameters left out of the manifest, because the model keeps them as parts.
     kept_as_parts: ClassVar[tuple[str, ...]] = ()
     #: Names and values of parameters in the manifests of earlier versions -> those of today; values by today's name.
@@ -80,6 +83,11 @@ class Method(Estimator):
     @abc.abstractmethod
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
         """Trains one shard. Depends only on data, parameters and the task: never on threads, order or clocks."""
+
+    def check_weighs_rows(self) -> None:
+        """Refuses `sample_weight` where a row can only count once."""
+        if not self.weighs_rows:
+            raise ParamError(f"sample_weight must be None for {self.name}, which cannot weigh rows")
 
     def collect_note(self, task: Task, note: Any) -> None:
         """Keeps a note that `train_shard` added to its resources, wherever it ran."""
@@ -135,6 +143,7 @@ class Method(Estimator):
         resume: bool = True,
         progress: bool | Listener = False,
         keep_rows: int = 0,
+        sample_weight: Any = None,
     ) -> Self:
         """Trains all shards.
 
@@ -160,10 +169,16 @@ class Method(Estimator):
         keep_rows
             Keep at most so many training rows in the model, drawn at random, for `add_labels` to train new labels
             against. Whoever has the model has these rows.
+        sample_weight : array, n_rows
+            How many times each row counts in the sum that training minimises: a row of weight 2 is as good as the row
+            twice, one of weight 0 is left out. What counts rows rather than sums losses takes each row once: idf,
+            propensities and the number of rows of each label.
         """
         check_calibration(calibration)
+        X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
+        X, Y, row_costs = weigh_rows(self, X, Y, sample_weight)
         self.model_ = train_calibrated(
-            self, as_csr(X, "X"), as_csr(Y, "Y", values=False), model_dir, calibration=calibration,
+            self, X, Y, model_dir, calibration=calibration, row_costs=row_costs,
             label_names=label_names, resume=resume, progress=progress, keep_rows=keep_rows,
         )  # fmt: skip
         return self

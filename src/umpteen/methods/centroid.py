@@ -50,6 +50,7 @@ class Centroid(OneVsRest):
     """
 
     name: ClassVar[str] = "centroid"
+    weighs_rows: ClassVar[bool] = True
     parallelism: ClassVar[Parallelism] = "across"
     needs_negatives: ClassVar[bool] = False
 
@@ -73,7 +74,10 @@ class Centroid(OneVsRest):
 
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         members = data.rows_of[:, labels].T.tocsr()
-        counts = np.diff(members.indptr)
+        counts = np.diff(members.indptr).astype(np.float32)
+        if data.row_costs is not None:
+            members = members @ sp.diags(data.row_costs)
+            counts = np.asarray(members.sum(axis=1), np.float32).ravel()
         # In pieces of about equal work, so that an interrupt takes effect between them.
         work = np.concatenate([[0], np.cumsum(np.diff(data.X.indptr)[members.indices], dtype=np.int64)])[
             members.indptr
@@ -84,7 +88,9 @@ class Centroid(OneVsRest):
             end = max(begin + 1, int(np.searchsorted(work, work[begin] + _WORK_PER_PIECE, side="right")) - 1)
             sums.append(members[begin:end] @ data.X)
             begin = end
-        means = sp.diags(1 / np.maximum(counts, 1).astype(np.float32)) @ sp.vstack(sums, format="csr")
+        means = sp.diags(np.divide(1, counts, out=np.zeros_like(counts), where=counts > 0)) @ sp.vstack(
+            sums, format="csr"
+        )
         return LabelWeights(means, np.zeros(len(labels), np.float32))
 
     def estimate(self, X: Csr, Y: Csr) -> Estimate:

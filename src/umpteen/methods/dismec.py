@@ -101,6 +101,7 @@ class DiSMEC(DualOneVsRest):
     """
 
     name: ClassVar[str] = "dismec"
+    weighs_rows: ClassVar[bool] = True
     kept_as_parts: ClassVar[tuple[str, ...]] = ("candidate_tree",)
     #: LIBLINEAR's route, Algorithm 1's batches, and weights that are not rounded.
     paper_settings: ClassVar[Mapping[str, Any]] = {
@@ -179,6 +180,10 @@ class DiSMEC(DualOneVsRest):
         check_flag("propensity", self.propensity)
         check_constants(self.A, self.B)
 
+    def check_weighs_rows(self) -> None:
+        if self.penalty == "l1":
+            raise ParamError("sample_weight needs penalty 'l2', but penalty is 'l1'")
+
     def positive_costs(self, counts: NDArray[np.int64], n_rows: int) -> NDArray[np.float32]:
         """How many times a row counts for each label it has: c_i of the objective."""
         costs = np.full(len(counts), self.positive_weight, np.float64)
@@ -217,8 +222,7 @@ class DiSMEC(DualOneVsRest):
             self.keep_alphas(labels, solved)
             return LabelWeights(sp.csr_matrix(solved["weights"], shape), solved["bias"])
         rows_of = data.rows_of[:, labels]
-        solve = _native.solve_panels if self.loss == "logistic" else _native.solve_svms
-        kind = {"squared_hinge": False} if self.loss == "logistic" else {"l1": self.penalty == "l1"}
+        solve, kind = self._newton(data)
         solved = solve(
             offsets(data.X),
             data.X.indices,
@@ -239,6 +243,13 @@ class DiSMEC(DualOneVsRest):
         return LabelWeights(
             sp.csr_matrix((solved["data"], solved["indices"], solved["indptr"]), shape), solved["bias"]
         )
+
+    def _newton(self, data: TrainingData) -> tuple[Any, dict[str, Any]]:
+        """The Newton kernel for the loss, penalty and rows, and its own arguments."""
+        if self.loss == "squared_hinge" and data.row_costs is None:
+            return _native.solve_svms, {"l1": self.penalty == "l1"}
+        # The kernel near the margin knows rows by their number only; this one reaches the same optimum.
+        return _native.solve_panels, {"squared_hinge": self.loss == "squared_hinge", "row_cost": data.row_costs}
 
     # --- the candidate tree ---------------------------------------------------------------------------------------
 

@@ -112,6 +112,7 @@ def solve_dual(
         keep_alphas=keep_alphas,
         threads=threads,
         token=token,
+        row_cost=data.row_costs,
     )
 
 

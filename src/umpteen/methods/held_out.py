@@ -87,6 +87,7 @@ def train_calibrated(
     calibration: Any,
     seed: int = 0,
     as_new: Callable[[Csr, Csr], Csr] | None = None,
+    row_costs: NDArray[np.float32] | None = None,
     fold_header: Mapping[str, Any] | None = None,
     label_names: Sequence[str] | None = None,
     resume: bool = True,
@@ -103,6 +104,8 @@ def train_calibrated(
     ----------
     fold_header
         More to keep in the manifests of the first ones.
+    row_costs
+        How many times each row counts in training.
     label_names, resume, progress, extra_parts, options
         As for `train_model`, of the last one.
     """
@@ -115,13 +118,14 @@ def train_calibrated(
         beside = calibration_dir(model_dir)
         found = calibrate_held_out(
             method, X, Y, draw_held_out(Y, calibration, seed),
-            beside=beside, as_new=as_new, resume=resume, progress=progress, extra_header=fold_header,
+            beside=beside, as_new=as_new, row_costs=row_costs, resume=resume, progress=progress,
+            extra_header=fold_header,
         )  # fmt: skip
         if found is not None:
             parts["calibration"] = found
     model = train_model(
         method, X, Y, model_dir,
-        label_names=label_names, resume=resume, progress=progress, extra_parts=parts, **options,
+        label_names=label_names, resume=resume, progress=progress, extra_parts=parts, row_costs=row_costs, **options,
     )  # fmt: skip
     if beside is not None:
         shutil.rmtree(beside, ignore_errors=True)
@@ -136,6 +140,7 @@ def calibrate_held_out(
     *,
     beside: Path | None = None,
     as_new: Callable[[Csr, Csr], Csr] | None = None,
+    row_costs: NDArray[np.float32] | None = None,
     resume: bool = True,
     progress: bool | Listener = False,
     extra_header: Mapping[str, Any] | None = None,
@@ -158,6 +163,7 @@ def calibrate_held_out(
         model = train_model(
             type(method)(**method.get_params()), X[~mask], Y[~mask], beside / f"fold-{i}" if beside else None,
             resume=resume, progress=progress, accept_finished=resume, extra_header=extra_header,
+            row_costs=None if row_costs is None else row_costs[~mask],
         )  # fmt: skip
         rows = X[mask] if as_new is None else as_new(X[~mask], X[mask])
         labels, scores = model.predict_topk(rows, min(_TOP_K, Y.shape[1]))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen import _native
@@ -110,6 +111,7 @@ class LabelTree(Method):
     """
 
     name: ClassVar[str] = "label-tree"
+    weighs_rows: ClassVar[bool] = True
     scorer_class = LabelTreeModel
     memory_advice: ClassVar[str] = "use fewer threads, fewer trees, or a larger prune"
 
@@ -176,7 +178,10 @@ class LabelTree(Method):
 
     def represent_labels(self, data: TrainingData) -> Csr:
         """The direction of the sum of each label's rows, n_labels x n_features."""
-        sums = (data.rows_of.T.tocsr().astype(np.float32) @ data.X).tocsr()
+        members = data.rows_of.T.tocsr().astype(np.float32)
+        if data.row_costs is not None:
+            members = members @ sp.diags(data.row_costs)
+        sums = (members @ data.X).tocsr()
         sums.sort_indices()
         V = make_csr(sums.data, sums.indices, sums.indptr, sums.shape)
         return Preprocessing(normalize=True).transform(V, threads=self.threads)
@@ -383,6 +388,7 @@ class LabelTree(Method):
             near=np.inf if self.near is None else float(self.near),
             threads=threads,
             token=token,
+            row_cost=data.row_costs,
         )
 
     # --- memory -------------------------------------------------------------------------------------------------

@@ -179,6 +179,7 @@ class PDSparse(LabelBlocks):
         "normalize": False,
         "weight_type": "float32",
     }
+    weighs_rows: ClassVar[bool] = True
     renamed_values: ClassVar[Mapping[str, Mapping[Any, Any]]] = {"search": {"full": "exact"}}
     parallelism: ClassVar[Parallelism] = "together"
     memory_advice: ClassVar[str] = (
@@ -318,7 +319,9 @@ class PDSparse(LabelBlocks):
         X = self.preprocessing().append_bias(data.X) if data.bias else data.X
         heldout = self._hold_out(data.Y)
         validation = _Validation(X[heldout], data.Y[heldout], np.diff(data.rows_of.indptr) > 0, threads)
-        X, Y = (X[~heldout], data.Y[~heldout]) if validation.n_rows else (X, data.Y)
+        X, Y, costs = X, data.Y, data.row_costs
+        if validation.n_rows:
+            X, Y, costs = X[~heldout], Y[~heldout], None if costs is None else costs[~heldout]
         solver = _native.PdSolver(
             offsets(X),
             X.indices,
@@ -331,6 +334,7 @@ class PDSparse(LabelBlocks):
             C=float(self.C),
             n_groups=int(self.n_groups),
             seed=int(self.seed),
+            row_cost=costs,
         )
         rng = np.random.Generator(np.random.PCG64(int(self.seed)))
         compute = {"threads": threads, "token": token}

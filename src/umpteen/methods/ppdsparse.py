@@ -119,6 +119,7 @@ class PPDSparse(DualOneVsRest):
         "prune": 0.0,
         "weight_type": "float32",
     }
+    weighs_rows: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class PPDSparse(DualOneVsRest):
             heldout = split_rows(data.Y, n_rows // 5, seed=self.seed)
         if not heldout.any():
             return lambdas[-1], taus[-2:][0]
-        kept = TrainingData(data.X[~heldout], data.Y[~heldout], data.bias)
+        kept = data.take(~heldout)
         X, Y = data.X[heldout], data.Y[heldout]
         shards: dict[tuple[float, float], list[LinearShard]] = {}
         for task in super().plan(kept):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr
+from umpteen.data.matrix import Csr, make_csr
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.memory import Estimate
 from umpteen.methods.base import Method
@@ -65,6 +65,12 @@ def square(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64
     """A times B for small matrices, without BLAS."""
     product: NDArray[np.float64] = np.einsum("ij,jk->ik", A, B)
     return product
+
+
+def scale_rows(matrix: Csr, factors: NDArray[np.float32]) -> Csr:
+    """Each row times its factor."""
+    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
+    return make_csr(data, matrix.indices, matrix.indptr, matrix.shape)
 
 
 class GlobalProblem:
@@ -261,6 +267,7 @@ class RXMLGlobal(Method):
     """
 
     name: ClassVar[str] = "rxml-global"
+    weighs_rows: ClassVar[bool] = True
     scorer_class = LowRankModel
 
     def __init__(
@@ -307,7 +314,10 @@ class RXMLGlobal(Method):
         resources.raise_if_cancelled()
         n_labels = data.Y.shape[1]
         rank = max(1, min(int(self.rank), *X.shape, n_labels))
-        problem = GlobalProblem(X, data.Y, rank, resources.threads, resources.token)
+        Y = data.Y
+        if data.row_costs is not None:  # a row that counts c times: both sides of its equation times the root of c
+            X, Y = scale_rows(X, np.sqrt(data.row_costs)), scale_rows(Y, np.sqrt(data.row_costs))
+        problem = GlobalProblem(X, Y, rank, resources.threads, resources.token)
         resources.raise_if_cancelled()
         W = problem.start(int(self.seed))
         W, history = fit_global(problem, W, int(self.iterations), float(self.tolerance))

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from umpteen import __version__
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr, fingerprint
+from umpteen.data.matrix import Csr, as_csr, fingerprint, fingerprint_array
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import count_labels
 from umpteen.engines import make_engine
@@ -64,6 +67,7 @@ def train_model(
     extra_header: Mapping[str, Any] | None = None,
     extra_parts: Mapping[str, Part] | None = None,
     keep_rows: int = 0,
+    row_costs: NDArray[np.float32] | None = None,
 ) -> TrainedModel:
     """Trains a method's shards.
 
@@ -77,6 +81,8 @@ def train_model(
         More to keep in the model, such as the vocabulary of the texts that X was made from.
     keep_rows
         As for `Method.fit`.
+    row_costs
+        How many times each row counts; see `weigh_rows`.
     """
     method.validate()
     check_keep_rows(method, keep_rows)
@@ -84,7 +90,7 @@ def train_model(
     check_training(method, X, Y, Y.shape[1], label_names)
     own_header, own_parts = method.train_companions(X, Y, progress)
     steps = method.preprocessing().fit(X)
-    data = TrainingData(steps.transform(X, threads=method.threads), Y, float(steps.bias))
+    data = TrainingData(steps.transform(X, threads=method.threads), Y, float(steps.bias), row_costs=row_costs)
     parts = {**_common_parts(steps, Y, label_names), **own_parts, **(extra_parts or {})}
     if keep_rows:
         parts[KEPT_ROWS] = KeptRows.sample(X, Y, keep_rows).to_part()
@@ -92,6 +98,8 @@ def train_model(
     header = {**describe(method, X.shape, Y.shape[1], steps), **own_header, **(extra_header or {})}
     if model_dir is not None:
         header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y)}
+        if row_costs is not None:
+            header["fingerprint"]["sample_weight"] = fingerprint_array(row_costs)
     target = Target(model_dir, resume, progress, accept_finished)
     return train_tasks(method, data, tasks, {}, header, parts, target)
 

@@ -21,6 +21,7 @@ class TrainingData:
     Y: Csr
     bias: float  # the value of the bias column; 0 if there is none
     negative_weight: float = 1.0  # how many times a row counts for the labels it lacks
+    row_costs: NDArray[np.float32] | None = None  # how many times each row counts; None means once
 
     @cached_property
     def rows_of(self) -> Any:
@@ -29,6 +30,11 @@ class TrainingData:
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "rows_of"}  # made again from Y
+
+    def take(self, rows: NDArray[np.bool_]) -> TrainingData:
+        """The data of some rows."""
+        costs = None if self.row_costs is None else self.row_costs[rows]
+        return replace(self, X=self.X[rows], Y=self.Y[rows], row_costs=costs)
 
     def without_labels(self) -> TrainingData:
         return replace(self, Y=make_csr(np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(self.Y.shape[0] + 1),

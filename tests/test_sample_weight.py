@@ -1,0 +1,158 @@
+"""Rows that count more or less than once: weight 2 is as good as the row twice, weight 0 as leaving it out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import umpteen
+from umpteen.errors import DataError, ParamError
+from umpteen.methods import METHODS, method_class
+
+from . import reference
+from .solving import unit
+
+EXACT = {"eps": 1e-5, "prune": 0.0, "weight_type": "float32"}
+
+#: Settings under which each method's optimum is one, and is reached closely.
+CONVEX = {
+    "centroid": umpteen.Centroid(weight_type="float32"),
+    "dual": umpteen.DiSMEC(solver="dual", **EXACT),
+    "newton": umpteen.DiSMEC(solver="newton", **EXACT),
+    "logistic": umpteen.DiSMEC(loss="logistic", C=10, **EXACT),
+    "positives weigh more": umpteen.DiSMEC(positive_weight=3, **EXACT),
+    "positives weigh more, by Newton": umpteen.DiSMEC(positive_weight=3, loss="logistic", C=10, **EXACT),
+    "ppdsparse": umpteen.PPDSparse(**EXACT | {"eps": 1e-6}),
+    "ppdsparse, sampled": umpteen.PPDSparse(search="sampled", samples=20, **EXACT | {"eps": 1e-6}),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return umpteen.make_synthetic(400, 120, 12, seed=3)
+
+
+@pytest.fixture(scope="module")
+def weights(data):
+    return np.random.default_rng(0).integers(0, 4, data.X.shape[0])
+
+
+def repeated(data, weights):
+    rows = np.repeat(np.arange(len(weights)), weights)
+    return data.X[rows], data.Y[rows]
+
+
+def fresh(method):
+    return type(method)(**method.get_params())
+
+
+def matrix(method):
+    W, bias = method.model_.scorer.to_weights()
+    return np.column_stack([W.toarray(), bias])
+
+
+@pytest.mark.parametrize("method", CONVEX.values(), ids=CONVEX)
+def test_a_weight_counts_as_repeated_rows(method, data, weights):
+    weighted = matrix(fresh(method).fit(data.X, data.Y, sample_weight=weights))
+    twice = matrix(fresh(method).fit(*repeated(data, weights)))
+    once = matrix(fresh(method).fit(data.X, data.Y))
+    assert np.abs(weighted - twice).max() < 2e-3 * np.abs(twice).max()
+    assert np.abs(once - twice).max() > 0.05 * np.abs(twice).max()  # so the weights matter
+
+
+@pytest.mark.parametrize("solver", ["dual", "newton"])
+def test_fractions_reach_the_optimum_of_the_weighted_objective(solver, data):
+    weights = np.random.default_rng(1).gamma(1.0, 1.0, data.X.shape[0]).astype(np.float32) + 0.01
+    svm = umpteen.DiSMEC(solver=solver, **EXACT).fit(data.X, data.Y, sample_weight=weights)
+    W, bias = svm.model_.scorer.to_weights()
+    X = unit(data.X)
+    for label in range(data.Y.shape[1]):
+        y = data.Y[:, label].toarray().ravel() > 0
+        w, b = W[label].toarray().ravel().astype(np.float64), float(bias[label])
+        by_weight, by_bias = reference.svm_gradient(X, y, w, b, 1.0, 1.0, row_costs=weights)
+        at_zero, _ = reference.svm_gradient(X, y, 0 * w, 0.0, 1.0, 1.0, row_costs=weights)
+        assert np.hypot(np.linalg.norm(by_weight), by_bias) < 2e-3 * np.linalg.norm(at_zero)
+
+
+def test_pd_sparse_lowers_the_weighted_objective(data):
+    weights = np.random.default_rng(1).integers(0, 4, data.X.shape[0])
+    settings = {"heldout": 0, "post_solve": False, "eps": 1e-3, "max_passes": 300, "weight_type": "float32"}
+    weighted = umpteen.PDSparse(**settings).fit(data.X, data.Y, sample_weight=weights)
+    twice = umpteen.PDSparse(**settings).fit(*repeated(data, weights))
+    once = umpteen.PDSparse(**settings).fit(data.X, data.Y)
+    X, Y = repeated(data, weights)
+
+    def objective(method):
+        X_bias = np.column_stack([unit(X).toarray(), np.ones(X.shape[0])]) if method.bias else unit(X).toarray()
+        W = matrix(method) if method.bias else matrix(method)[:, :-1]
+        return reference.pd_primal(X_bias, Y.toarray() > 0, W, method.lambda_, method.C)
+
+    assert objective(weighted) == pytest.approx(objective(twice), rel=5e-3)
+    assert objective(once) > 1.02 * objective(twice)
+
+
+def test_a_tree_of_labels_ranks_as_if_rows_were_repeated(data, weights):
+    tree = umpteen.LabelTree(branching=3, max_leaf=3, eps=1e-4, prune=0.0)
+    weighted = fresh(tree).fit(data.X, data.Y, sample_weight=weights).predict_topk(data.X, 5)
+    twice = fresh(tree).fit(*repeated(data, weights)).predict_topk(data.X, 5)
+    once = fresh(tree).fit(data.X, data.Y).predict_topk(data.X, 5)
+    assert np.mean(weighted[0] == twice[0]) > 0.99
+    assert np.mean(once[0] == twice[0]) < 0.9
+
+
+def test_a_model_of_low_rank_scores_as_if_rows_were_repeated(data, weights):
+    model = umpteen.RXMLGlobal(rank=6)
+    weighted = fresh(model).fit(data.X, data.Y, sample_weight=weights).predict_topk(data.X, 5)
+    twice = fresh(model).fit(*repeated(data, weights)).predict_topk(data.X, 5)
+    once = fresh(model).fit(data.X, data.Y).predict_topk(data.X, 5)
+    assert np.mean(weighted[0] == twice[0]) > 0.98
+    assert np.mean(once[0] == twice[0]) < 0.95
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_threads_do_not_change_a_weighted_model(loss, data):
+    weights = np.random.default_rng(1).random(data.X.shape[0]) + 0.1
+    one, three = (
+        matrix(umpteen.DiSMEC(loss=loss, threads=n).fit(data.X, data.Y, sample_weight=weights)) for n in (1, 3)
+    )
+    assert np.array_equal(one, three)
+
+
+def test_weights_of_one_change_nothing(data):
+    plain = matrix(umpteen.DiSMEC().fit(data.X, data.Y))
+    assert np.array_equal(plain, matrix(umpteen.DiSMEC().fit(data.X, data.Y, sample_weight=np.ones(400))))
+
+
+def test_a_run_is_not_resumed_with_other_weights(data, tmp_path):
+    weights = np.arange(1, 401)
+    umpteen.Centroid().fit(data.X, data.Y, tmp_path / "a", sample_weight=weights)
+    manifest = (tmp_path / "a" / "manifest.json").read_text()
+    umpteen.Centroid().fit(data.X, data.Y, tmp_path / "b", sample_weight=weights[::-1])
+    assert "sample_weight" in manifest
+    assert manifest != (tmp_path / "b" / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if not method_class(name).weighs_rows])
+def test_a_method_that_cannot_weigh_rows_says_so(name, data):
+    with pytest.raises(ParamError, match=f"sample_weight must be None for {name}"):
+        method_class(name)().fit(data.X, data.Y, sample_weight=np.ones(400))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(3), "one number for each of the 400 rows"),
+        (np.full(400, np.nan), "row 0 has nan"),
+        (-np.ones(400), "row 0 has -1"),
+        (np.zeros(400), "0 for all"),
+        (["a"] * 400, "numbers only"),
+    ],
+)
+def test_bad_weights_are_refused(weights, message, data):
+    with pytest.raises(DataError, match=message):
+        umpteen.DiSMEC().fit(data.X, data.Y, sample_weight=weights)
+
+
+def test_l1_cannot_weigh_rows(data):
+    with pytest.raises(ParamError, match="sample_weight needs penalty 'l2'"):
+        umpteen.DiSMEC(penalty="l1").fit(data.X, data.Y, sample_weight=np.arange(400))
