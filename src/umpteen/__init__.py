@@ -34,6 +34,7 @@ _HOMES = {
     "SLEEC": "umpteen.methods.rxml",
     "Tagger": "umpteen.tagger",
     "Tfidf": "umpteen.text.tfidf",
+    "TfidfUnion": "umpteen.text.union",
     "TrainedModel": "umpteen.trained.model",
     "choose_method": "umpteen.choosing.auto",
     "evaluate": "umpteen.evaluation.metrics",
@@ -105,5 +106,6 @@ if TYPE_CHECKING:
     from umpteen.tagger import Tagger as Tagger
     from umpteen.tagger import load as load
     from umpteen.text.tfidf import Tfidf as Tfidf
+    from umpteen.text.union import TfidfUnion as TfidfUnion
     from umpteen.trained.model import TrainedModel as TrainedModel
     from umpteen.tuning import tune as tune

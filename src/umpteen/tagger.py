@@ -28,7 +28,7 @@ from umpteen.tagging.explaining import TextExplanation, explain_in_words
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.rows import TextRows, rank_rows
 from umpteen.tagging.storage import PRECOMPUTED, Untrainable, open_features, open_fields, recipe_of
-from umpteen.text.tfidf import Tfidf
+from umpteen.text.features import TextFeatures
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
 
@@ -44,8 +44,9 @@ class Tagger(TaggerParameters):
         Any method of this package, or its name. "auto", the default, chooses one from the texts, the memory and the
         budget, most often by comparing methods on held-out texts; `choice_` says which, and why.
     features
-        How texts become features: a `Tfidf`, by default with ``sublinear_tf=True``, which suits most texts better;
-        or "precomputed", to pass rows of numbers (sparse, dense, embeddings) instead of texts.
+        How texts become features: a `Tfidf`; a name, "word" (the default), "pairs", "char" or "char_wb"; several of
+        these in a list, or a `TfidfUnion`; or "precomputed", to pass rows of numbers (sparse, dense, embeddings)
+        instead of texts.
     calibration : float, int or "auto"
         How to learn which scores mean which probabilities: from rows the model has not seen. A share below 1 holds
         these out of a first model, which is then thrown away; a number of folds from 2 on trains so many models, each
@@ -68,7 +69,7 @@ class Tagger(TaggerParameters):
     ----------
     model_ : TrainedModel
         Ranks labels for the rows made from texts.
-    features_ : Tfidf or None
+    features_ : Tfidf, TfidfUnion or None
         Makes those rows; None with features="precomputed".
     classes_ : sequence of str
         Label names by id.
@@ -137,7 +138,7 @@ class Tagger(TaggerParameters):
 
     def prepare(
         self, texts: Any, labels: Iterable[Iterable[str]], model_dir: PathLike | None = None
-    ) -> tuple[Tfidf | None, Dataset]:
+    ) -> tuple[TextFeatures | None, Dataset]:
         """The first half of `fit`: learns the vocabulary and turns texts and labels into a data set. An interrupted
         run in `model_dir` is continued with its features."""
         return training.prepare(self, texts, labels, model_dir)
@@ -148,7 +149,7 @@ class Tagger(TaggerParameters):
 
     def train(
         self,
-        features: Tfidf | None,
+        features: TextFeatures | None,
         data: Dataset,
         model_dir: PathLike | None = None,
         *,
@@ -435,7 +436,7 @@ class Tagger(TaggerParameters):
         open_fields(header, path)
         tagger = cls(
             recipe_of(model, path),
-            PRECOMPUTED if features is None else Tfidf(**features.get_params()),
+            PRECOMPUTED if features is None else type(features)(**features.get_params()),
             **{name: header[name] for name in ("calibration", "seed") if name in header},
         )
         try:

@@ -16,7 +16,7 @@ from umpteen.methods.base import COMPUTE_PARAMS, Method
 from umpteen.storage.manifest import read_manifest
 from umpteen.storage.remote import is_url
 from umpteen.storage.store import is_model
-from umpteen.text.tfidf import Tfidf
+from umpteen.text.features import TextFeatures, describe
 
 #: The name on the command line, and in `Tagger`, of choosing; and the manifest's entry for what was chosen.
 AUTO = "auto"
@@ -79,7 +79,7 @@ class Choice:
     budget : float
         Seconds.
     features : dict
-        Settings of the text features that are not the defaults of `Tfidf`; empty for rows of numbers.
+        Settings of the text features that are not the defaults; empty for rows of numbers.
     blend : Blend or None
         What blends the methods, fitted on held-out rows.
     """
@@ -120,13 +120,11 @@ class Choice:
         except (KeyError, TypeError, ValueError, ParamError) as error:
             raise ModelCorruptError(f"{path}: the manifest's {ENTRY!r} cannot be used ({error})"[:300]) from error
 
-    def with_features(self, features: Tfidf | None) -> Choice:
+    def with_features(self, features: TextFeatures | None) -> Choice:
         """The same choice for texts that become rows in this way."""
         if features is None:
             return self
-        defaults = features.param_defaults()
-        changed = {k: v for k, v in features.get_params().items() if v != defaults[k] and k not in COMPUTE_PARAMS}
-        return replace(self, features={k: list(v) if isinstance(v, tuple) else v for k, v in changed.items()})
+        return replace(self, features=describe(features))
 
     def computing(self, **params: Any) -> Choice:
         """The same choice, computed elsewhere: `threads` and `engine` of its methods set."""

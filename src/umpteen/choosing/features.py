@@ -1,4 +1,5 @@
-"""Which text features: words as usual, pairs of words too, or plain counts; compared on held-out texts."""
+"""Which text features: words as usual, pairs of words or characters too, or plain counts; compared on held-out
+texts."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from umpteen.choosing.contest import Contest, Contestant, rank
 from umpteen.data.matrix import Csr
 from umpteen.methods.dismec import DiSMEC
 from umpteen.methods.label_tree import LabelTree
+from umpteen.text.features import TextFeatures, make_features
 from umpteen.text.tfidf import Tfidf
 
 #: What is compared, the usual first: it stays unless another is better.
-VARIANTS: list[dict[str, Any]] = [
-    {"sublinear_tf": True},
-    {"sublinear_tf": True, "ngram_range": (1, 2), "min_df": 2},
-    {},
+VARIANTS: list[Any] = [
+    "word",
+    ["word", "char_wb"],
+    Tfidf(sublinear_tf=True, ngram_range=(1, 2), min_df=2),
+    Tfidf(),
 ]
 #: The share of the budget for this, and rows that are trained on at most.
 _SHARE = 0.2
@@ -27,16 +30,16 @@ _MANY_LABELS = 10_000
 
 def choose_features(
     texts: Sequence[str], Y: Csr, budget: float, seed: int, threads: int | None = None
-) -> tuple[Tfidf, Csr]:
+) -> tuple[TextFeatures, Csr]:
     """The features that rank the labels of held-out texts best, and the rows they make of all texts.
 
     The first variant is used if there are too few texts to compare; a variant that would not fit into a fifth of the
     budget is left out.
     """
     clock, found = Clock(threads), []
-    for params in VARIANTS:
+    for variant in VARIANTS:
         begun = clock()
-        features = Tfidf(**params, threads=threads)
+        features = make_features(variant).set_params(threads=threads)
         X = features.fit_transform(texts)
         contest = Contest(X, Y, seed, threads)
         if not contest.possible:

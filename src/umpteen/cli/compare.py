@@ -33,7 +33,7 @@ from umpteen.cli.options import (
     PropensityAOption,
     PropensityBOption,
     ThreadsOption,
-    parse_settings,
+    make_text_features,
     print_text,
     read_alike,
     read_data,
@@ -105,7 +105,7 @@ def command(
     fields_of: FieldsOfOption = None,
     features: Annotated[
         list[str] | None,
-        typer.Option("--features", metavar="NAME=VALUE", help="A setting of the text features; repeatable.",
+        typer.Option("--features", metavar="KIND|NAME=VALUE", help="A kind of terms, or a setting; repeatable.",
                      rich_help_panel="Corpus of texts"),
     ] = None,
 ) -> None:  # fmt: skip
@@ -172,18 +172,17 @@ def contest_of_texts(
     from umpteen.comparing.running import Contest
     from umpteen.data.label_lists import encode_labels
     from umpteen.tagger import Tagger
-    from umpteen.tagging.parameters import DEFAULT_FEATURES
-    from umpteen.text.tfidf import Tfidf
+    from umpteen.text.features import describe
 
-    settings = DEFAULT_FEATURES | parse_settings(features, "--features")
+    chosen = make_text_features(features, None)
     learned, judged = read_texts(train, tables, known), read_texts(test, tables, known)
     started = time.perf_counter()
-    vectorizer, data = Tagger(features=Tfidf().set_params(**settings)).prepare(learned.texts, learned.labels)
+    vectorizer, data = Tagger(features=chosen).prepare(learned.texts, learned.labels)
     assert vectorizer is not None
     X = vectorizer.transform(judged.texts)
     seconds = time.perf_counter() - started
     names, Y = encode_labels(judged.labels, known=data.label_names or ())
-    return Contest(title, data, X, Y, names, judged.texts, {**settings, "seconds": seconds}, constants)
+    return Contest(title, data, X, Y, names, judged.texts, {**describe(chosen), "seconds": seconds}, constants)
 
 
 def run_comparison(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from umpteen.cli.defaults import default_of
-from umpteen.cli.options import ThreadsOption
+from umpteen.cli.options import ThreadsOption, make_text_features
 from umpteen.printing import printable
 
 if TYPE_CHECKING:
@@ -134,15 +134,12 @@ def _train_all(
     from umpteen.methods import method_class
     from umpteen.storage.store import ModelReader, keep_metrics
     from umpteen.tagger import Tagger
-    from umpteen.tagging.parameters import DEFAULT_FEATURES
-    from umpteen.text.tfidf import Tfidf
 
     taggers: dict[str, Tagger] = {}
     rows: list[list[str]] = []
     results: dict[str, Any] = {}
-    features, data = Tagger(features=Tfidf(**DEFAULT_FEATURES, min_df=2, threads=threads)).prepare(
-        train.texts, train.labels
-    )
+    chosen = make_text_features(["min_df=2"], threads)
+    features, data = Tagger(features=chosen).prepare(train.texts, train.labels)
     for name, params in METHODS.items():
         auto = name == AUTO
         tagger = Tagger(AUTO, budget=_BUDGET) if auto else Tagger(method_class(name)(**params, threads=threads))

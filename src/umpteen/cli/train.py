@@ -37,6 +37,7 @@ from umpteen.cli.options import (
     ThreadsOption,
     WriteOption,
     choose_engine,
+    make_text_features,
     parse_number,
     parse_settings,
     print_text,
@@ -109,8 +110,9 @@ def command(
         list[str] | None,
         typer.Option(
             "--features",
-            metavar="NAME=VALUE",
-            help="A setting of the text features, such as min_df=2 or ngram_range=[1,2]; repeatable.",
+            metavar="KIND|NAME=VALUE",
+            help="A kind of terms (word, pairs, char, char_wb), or a setting such as min_df=2 or "
+            "char_wb.ngram_range=[3,5]; repeatable.",
             rich_help_panel="Corpus of texts",
         ),
     ] = None,
@@ -235,10 +237,8 @@ def _make_tagger(
 ) -> Any:
     from umpteen.choosing.choice import AUTO
     from umpteen.tagger import Tagger
-    from umpteen.tagging.parameters import DEFAULT_FEATURES
-    from umpteen.text.tfidf import Tfidf
 
-    settings = Tfidf(**DEFAULT_FEATURES).set_params(threads=threads, **parse_settings(features, "--features"))
+    settings = make_text_features(features, threads)
     if estimator is not None:
         return Tagger(estimator, settings, calibration)
     free = tune and not features  # then they are tuned too

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +15,8 @@ import numpy as np
 
 from umpteen.models.explanation import Explanation
 from umpteen.printing import printable
-from umpteen.text.tfidf import Tfidf
+from umpteen.text.features import TextFeatures
+from umpteen.text.tfidf import Span
 
 #: Words that are listed one by one; the others are added up.
 _WORDS_SHOWN = 8
@@ -210,7 +213,7 @@ def place_words(
 
 
 def explain_in_words(
-    found: Explanation, text: str, features: Tfidf, classes: Sequence[str], probability: float | None
+    found: Explanation, text: str, features: TextFeatures, classes: Sequence[str], probability: float | None
 ) -> TextExplanation:
     """A model's explanation with words instead of columns and names instead of ids."""
     contributions = dict(zip(found.features.tolist(), found.contributions.tolist(), strict=True))
@@ -221,7 +224,6 @@ def explain_in_words(
         terms.setdefault(span.column, text[span.begin : span.end].lower())
     known = None if features.hashing is not None else features.feature_names_
     name = (lambda f: terms.get(f, f"column {f}")) if known is None else lambda f: known[f]
-    unknown = [text[span.begin : span.end].lower() for span in spans if span.column < 0]
     return TextExplanation(
         text=text,
         label=classes[found.label],
@@ -229,13 +231,45 @@ def explain_in_words(
         probability=probability,
         family=found.family,
         base=found.base,
-        words=[(name(feature), value) for feature, value in contributions.items()],
+        words=_add_by_word(text, spans, contributions, features, name),
         spans=place_words([(span.begin, span.end, span.column) for span in spans], contributions),
-        unknown=list(dict.fromkeys(word for word in unknown if " " not in word)),
+        unknown=features.unknown_words(text),
         votes=[_name_vote(vote, name, features.n_features_, classes) for vote in found.votes],
         note=found.note,
         explained=found.explained,
     )
+
+
+def _add_by_word(
+    text: str,
+    spans: Sequence[Span],
+    contributions: Mapping[int, float],
+    features: TextFeatures,
+    name: Callable[[int], str],
+) -> list[tuple[str, float]]:
+    """Contributions by term, the largest first; those of characters are added to the words they stand in, in equal
+    parts if they stand in several."""
+    words = [(name(f), value) for f, value in contributions.items() if not features.is_of_characters(f)]
+    if len(words) == len(contributions):
+        return words
+    added: Counter[str] = Counter()
+    for word, value in words:
+        added[word] += value
+    of_characters = {f: value for f, value in contributions.items() if features.is_of_characters(f)}
+    runs = [(found.start(), found.end(), _bare(found[0])) for found in re.finditer(r"\S+", text)]
+    ends = [end for _, end, _ in runs]
+    for begin, end, value in place_words([tuple(span) for span in spans], of_characters):
+        first = bisect_right(ends, begin)
+        last = next((i for i in range(first, len(runs)) if runs[i][0] >= end), len(runs))
+        touched = [word for _, _, word in runs[first:last]] or [text[begin:end]]
+        for word in touched:
+            added[word] += value / len(touched)
+    return sorted(added.items(), key=lambda pair: (-abs(pair[1]), pair[0]))
+
+
+def _bare(word: str) -> str:
+    """A word in lower case, without the punctuation around it."""
+    return re.sub(r"^\W+|\W+$", "", word.lower()) or word
 
 
 def _name_vote(

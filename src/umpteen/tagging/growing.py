@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from umpteen.data.corrections import Correction
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists, encode_labels
@@ -24,8 +22,7 @@ from umpteen.methods.negatives import Background, shares_of_idf
 from umpteen.methods.one_vs_rest import OneVsRest
 from umpteen.progress import Listener
 from umpteen.tagging.storage import VOCABULARY
-from umpteen.text.growing import grow_vocabulary
-from umpteen.text.tfidf import Tfidf
+from umpteen.text.features import TextFeatures
 from umpteen.trained.model import TrainedModel
 
 #: Corrections learnt before texts are ranked again.
@@ -75,9 +72,11 @@ def make_corrections(texts: Any, labels: Any, accepted: Any, rejected: Any, adde
     ]
 
 
-def grow_features(model: TrainedModel, features: Tfidf, texts: Sequence[str]) -> tuple[TrainedModel, Tfidf, Csr]:
+def grow_features(
+    model: TrainedModel, features: TextFeatures, texts: Sequence[str]
+) -> tuple[TrainedModel, TextFeatures, Csr]:
     """The model and its vocabulary with the new words of texts, and the texts as rows."""
-    grown = grow_vocabulary(features, texts)
+    grown = features.grown(texts)
     X = grown.transform(texts)
     if grown is features:
         return model, features, X
@@ -86,7 +85,7 @@ def grow_features(model: TrainedModel, features: Tfidf, texts: Sequence[str]) ->
 
 def add_new_labels(
     method: OneVsRest,
-    features: Tfidf,
+    features: TextFeatures,
     texts: Sequence[str],
     Y: Csr,
     names: Sequence[str],
@@ -95,7 +94,7 @@ def add_new_labels(
     negatives: str,
     resume: bool,
     progress: bool | Listener,
-) -> Tfidf:
+) -> TextFeatures:
     """Trains the labels of texts that a method's model lacks; returns the vocabulary with their words."""
     before = method.fitted()
     method.model_, grown, X = grow_features(before, features, texts)
@@ -110,18 +109,18 @@ def add_new_labels(
     return grown
 
 
-def find_background(features: Tfidf) -> Background | None:
+def find_background(features: TextFeatures) -> Background | None:
     """How often terms occur in training texts, which their idf says; None without an idf."""
     idf: Any = features.idf_
     if idf is None:
         return None
     shares = shares_of_idf(idf, features.n_rows_, float(features.smooth_idf))
-    return Background(shares, np.asarray(idf, np.float64), features.norm == "l2")
+    return Background(shares, features.typical_values(shares), features.norm == "l2")
 
 
 def learn_texts(
-    method: Any, features: Tfidf | None, corrections: Sequence[Correction], X: Csr | None = None
-) -> tuple[TrainedModel, Tfidf | None]:
+    method: Any, features: TextFeatures | None, corrections: Sequence[Correction], X: Csr | None = None
+) -> tuple[TrainedModel, TextFeatures | None]:
     """The model of a method after some corrections, and its vocabulary with their words.
 
     Parameters

@@ -13,11 +13,11 @@ from umpteen.methods.held_out import check_calibration
 from umpteen.methods.training import check_keep_rows
 from umpteen.params import Parameters, check_count, check_flag
 from umpteen.tagging.storage import PRECOMPUTED, Untrainable
-from umpteen.text.tfidf import Tfidf
+from umpteen.text.features import TextFeatures, make_features
 
-#: Used where no features are given: a word that occurs ten times counts more than one that occurs once, but not ten
-#: times more.
-DEFAULT_FEATURES: dict[str, Any] = {"sublinear_tf": True}
+#: Used where no features are given: words, of which one that occurs ten times counts more than one that occurs once,
+#: but not ten times more.
+DEFAULT_FEATURES = "word"
 
 
 class TaggerParameters(Parameters):
@@ -90,12 +90,8 @@ class TaggerParameters(Parameters):
         check_calibration(self.calibration)
         check_count("seed", self.seed, low=0)
 
-    def make_features(self) -> Tfidf | None:
+    def make_features(self) -> TextFeatures | None:
         """The features to fit; None if rows are precomputed."""
-        if isinstance(self.features, Tfidf):
-            return Tfidf(**self.features.get_params())
-        if self.features is None:
-            return Tfidf(**DEFAULT_FEATURES)
-        if self.features == PRECOMPUTED:
+        if isinstance(self.features, str) and self.features == PRECOMPUTED:
             return None
-        raise ParamError(f'features must be a Tfidf or "{PRECOMPUTED}", but is {self.features!r}'[:300])
+        return make_features(DEFAULT_FEATURES if self.features is None else self.features)

@@ -11,7 +11,7 @@ from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, Para
 from umpteen.methods import METHODS, method_of
 from umpteen.methods.base import Method
 from umpteen.storage.store import Part
-from umpteen.text.tfidf import Tfidf
+from umpteen.text.features import KINDS, TextFeatures
 from umpteen.trained.header import explain_newer
 from umpteen.trained.model import TrainedModel
 
@@ -42,12 +42,14 @@ def recipe_of(model: TrainedModel, path: object) -> Method | Untrainable:
     return method
 
 
-def open_features(model: TrainedModel, header: dict[str, Any], path: object, trust_pattern: bool) -> Tfidf | None:
+def open_features(
+    model: TrainedModel, header: dict[str, Any], path: object, trust_pattern: bool
+) -> TextFeatures | None:
     """What turns texts into the model's rows; None if rows are precomputed. Nothing in the model is trusted."""
     kind = header.get("features")
     if kind == PRECOMPUTED:
         return None
-    if kind != Tfidf.name:
+    if kind not in list(KINDS):
         error: Exception = ModelFormatError(
             f"{path}: its features are {kind!r:.100}, which this umpteen does not have"
         )
@@ -55,7 +57,7 @@ def open_features(model: TrainedModel, header: dict[str, Any], path: object, tru
     if VOCABULARY not in model.parts:
         raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
     try:
-        features = Tfidf.from_part(model.parts[VOCABULARY], trust_pattern=trust_pattern)
+        features = KINDS[kind].from_part(model.parts[VOCABULARY], trust_pattern=trust_pattern)
     except ModelError as error:
         raise explain_newer(model.header, type(error)(f"{path}: {error}")) from error
     if features.n_features_ != model.n_features:
@@ -74,7 +76,7 @@ def open_fields(header: dict[str, Any], path: object) -> Fields | None:
 
 
 def describe_features(
-    features: Tfidf | None, calibration: float | str, seed: int, fields: Fields | None
+    features: TextFeatures | None, calibration: float | str, seed: int, fields: Fields | None
 ) -> tuple[dict[str, Any], dict[str, Part]]:
     """The manifest entries and the parts that store a tagger with its model."""
     kind = PRECOMPUTED if features is None else features.name

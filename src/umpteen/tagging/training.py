@@ -23,13 +23,13 @@ from umpteen.storage.remote import is_url
 from umpteen.storage.store import refuse_finished
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.storage import describe_features
-from umpteen.text.tfidf import Tfidf
+from umpteen.text.features import TextFeatures, restore
 from umpteen.trained.model import TrainedModel
 
 
 def prepare(
     tagger: TaggerParameters, texts: Any, labels: Iterable[Iterable[str]], model_dir: PathLike | None
-) -> tuple[Tfidf | None, Dataset]:
+) -> tuple[TextFeatures | None, Dataset]:
     """See `Tagger.prepare`."""
     method = tagger.check()
     features = tagger.make_features()
@@ -41,7 +41,7 @@ def prepare(
             check_rows(len(texts), Y)
             features, X = choose_features(texts, Y, parse_budget(tagger.budget), tagger.seed)
             return features, Dataset(X, Y, names)
-        features = Tfidf(**known.features)
+        features = restore(known.features)
     X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
     check_rows(X.shape[0], Y)
     return features, Dataset(X, Y, names)
@@ -59,7 +59,7 @@ def choose(tagger: TaggerParameters, data: Dataset, model_dir: PathLike | None, 
 
 def train(
     tagger: TaggerParameters,
-    features: Tfidf | None,
+    features: TextFeatures | None,
     data: Dataset,
     model_dir: PathLike | None,
     choice: Choice | None,

@@ -18,6 +18,7 @@ it.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
@@ -216,6 +217,40 @@ class Tfidf(Parameters):
         found = self._reader.find_terms(text)
         columns = self._vectorizer.find([term.encode("utf-8", "surrogatepass") for term, _, _ in found])
         return [Span(begin, end, column) for (_, begin, end), column in zip(found, columns.tolist(), strict=True)]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Words of a text that are not in the vocabulary, in lower case; of characters, words without a known run."""
+        spans = self.spans(text)
+        if self.of_characters:
+            known = [(span.begin, span.end) for span in spans if span.column >= 0]
+            words = [
+                match[0]
+                for match in re.finditer(r"\S+", text)
+                if not any(begin < match.end() and end > match.start() for begin, end in known)
+            ]
+        else:
+            found = (text[span.begin : span.end] for span in spans if span.column < 0)
+            words = [word for word in found if " " not in word]
+        return list(dict.fromkeys(word.lower() for word in words))
+
+    @property
+    def of_characters(self) -> bool:
+        """Whether terms are runs of characters."""
+        return self.analyzer in ("char", "char_wb")
+
+    def is_of_characters(self, column: int) -> bool:
+        """Whether a column's term is a run of characters."""
+        return self.of_characters
+
+    def typical_values(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The value of each column where a text has its term, before texts get their length."""
+        return np.ones(self.n_features_) if self.idf_ is None else np.asarray(self.idf_, np.float64)
+
+    def grown(self, texts: Iterable[str]) -> Tfidf:
+        """With the terms of texts that it lacks, in columns behind the others; itself if there are none."""
+        from umpteen.text.growing import grow_vocabulary
+
+        return grow_vocabulary(self, texts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The terms in the order of their columns."""

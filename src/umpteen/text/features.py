@@ -1,0 +1,48 @@
+"""What turns texts into rows: one `Tfidf`, or several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from umpteen.errors import ParamError
+from umpteen.text.tfidf import Tfidf
+from umpteen.text.union import NAMED, TfidfUnion
+
+TextFeatures: TypeAlias = Tfidf | TfidfUnion
+#: What a saved model may name.
+KINDS: dict[str, type[TextFeatures]] = {Tfidf.name: Tfidf, TfidfUnion.name: TfidfUnion}
+
+
+def make_features(given: Any, threads: int | None = None) -> TextFeatures:
+    """Features to fit, from an object that has them as parameters, a name such as "char_wb", or a list of these."""
+    if isinstance(given, (Tfidf, TfidfUnion)):
+        return type(given)(**given.get_params())
+    if isinstance(given, str) and given in NAMED:
+        return Tfidf(**NAMED[given], threads=threads)
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return TfidfUnion(tuple(given), threads=threads)
+    names = ", ".join(f'"{name}"' for name in NAMED)
+    raise ParamError(
+        f'features must be a Tfidf, a TfidfUnion, one of {names}, a list of these, or "precomputed", '
+        f"but is {given!r:.100}"
+    )
+
+
+def describe(features: TextFeatures) -> dict[str, Any]:
+    """The settings that are not defaults, as JSON holds them; `restore` makes the features again, not fitted."""
+    if isinstance(features, TfidfUnion):
+        parts = [part if isinstance(part, str) else describe(part) for part in features.parts]
+        weights = {} if features.weights is None else {"weights": [float(weight) for weight in features.weights]}
+        return {"parts": parts, **weights}
+    defaults = features.param_defaults()
+    changed = {k: v for k, v in features.get_params().items() if v != defaults[k] and k != "threads"}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in changed.items()}
+
+
+def restore(settings: Mapping[str, Any], threads: int | None = None) -> TextFeatures:
+    """The features that `describe` has described."""
+    if "parts" not in settings:
+        return Tfidf(**settings, threads=threads)
+    parts = [part if isinstance(part, str) else restore(part) for part in settings["parts"]]
+    return TfidfUnion(tuple(parts), weights=settings.get("weights"), threads=threads)

@@ -1,0 +1,371 @@
+"""Several kinds of terms side by side, such as words and runs of characters, each with a vocabulary of its own.
+
+    row = [w₁ · part₁(text), w₂ · part₂(text), …]
+
+Every part makes rows of its own length, so a weight says how much the part counts, however many terms it has. The
+columns of a part come in blocks: one to begin with, and one more each time its vocabulary grows, behind all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from umpteen.data.matrix import Csr, make_csr
+from umpteen.errors import ModelCorruptError, ModelError, NotFittedError, ParamError
+from umpteen.params import Parameters, check_number
+from umpteen.storage.store import Part
+from umpteen.text.tfidf import Span, Tfidf, WordCounts
+
+#: Kinds of terms that have a name, and the settings that go with it.
+NAMED: dict[str, dict[str, Any]] = {
+    "word": {"sublinear_tf": True},
+    "pairs": {"sublinear_tf": True, "ngram_range": (2, 2), "min_df": 2},
+    "char": {"sublinear_tf": True, "analyzer": "char", "ngram_range": (4, 4), "min_df": 2},
+    "char_wb": {"sublinear_tf": True, "analyzer": "char_wb", "ngram_range": (4, 4), "min_df": 2},
+}
+MOST_PARTS = 8
+_MOST_BLOCKS = 10_000
+
+
+class _Block(NamedTuple):
+    """Columns of a part that stand together."""
+
+    part: int
+    n_columns: int
+
+
+class TfidfUnion(Parameters):
+    """Several `Tfidf` side by side.
+
+    Parameters
+    ----------
+    parts
+        Each a `Tfidf`, or a name: "word", "pairs" of words, "char" or "char_wb", four characters in a row, of the
+        text or within a word.
+    weights
+        How much each part counts; by default all the same. A row of unit length is made of parts of unit length, so
+        only the ratios matter to methods that scale rows.
+    threads
+        How many threads to use; by default all cores. The result does not depend on it.
+
+    Examples
+    --------
+    >>> union = TfidfUnion(["word", Tfidf(analyzer="char_wb", ngram_range=(3, 3))])
+    >>> X = union.fit_transform(["herring", "herrings"])
+    >>> X.shape, union.n_features_
+    ((2, 11), 11)
+    >>> list(union.get_feature_names_out()[:3])
+    ['herring', 'herrings', ' he']
+    """
+
+    name: ClassVar[str] = "tfidf-union"
+    #: Columns have names, if those of all parts have.
+    hashing: ClassVar[None] = None
+
+    def __init__(
+        self,
+        parts: Sequence[Tfidf | str] = ("word", "char_wb"),
+        *,
+        weights: Sequence[float] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.parts = parts
+        self.weights = weights
+        self.threads = threads
+
+    # --- fit and transform --------------------------------------------------------------------------------------
+
+    def fit(self, texts: Iterable[str], y: Any = None) -> Self:
+        """Counts the terms of texts, which are kept in memory meanwhile, since each part reads them."""
+        texts = list(texts)
+        self._set_parts([part.fit(texts) for part in self._make_parts()])
+        return self
+
+    def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
+        """The rows of texts: CSR float32, n_rows x n_features_."""
+        texts = list(texts)
+        parts = self._make_parts()
+        rows = [part.fit_transform(texts) for part in parts]
+        self._set_parts(parts)
+        return self._join(rows)
+
+    @overload
+    def transform(
+        self, texts: Iterable[str], *, return_unknown: Literal[False] = False, threads: int | None = None
+    ) -> Csr: ...
+    @overload
+    def transform(
+        self, texts: Iterable[str], *, return_unknown: Literal[True], threads: int | None = None
+    ) -> tuple[Csr, WordCounts]: ...
+    def transform(
+        self, texts: Iterable[str], *, return_unknown: bool = False, threads: int | None = None
+    ) -> Csr | tuple[Csr, WordCounts]:
+        """The rows of texts and, with `return_unknown`, how many of their words are unknown: to the first part that
+        has words, or else to the first part."""
+        self._check_fitted()
+        texts = list(texts) if not isinstance(texts, (str, bytes, list)) else texts
+        threads = self.threads if threads is None else threads
+        found = [part.transform(texts, return_unknown=True, threads=threads) for part in self.parts_]
+        X = self._join([rows for rows, _ in found])
+        return (X, found[self._main][1]) if return_unknown else X
+
+    def as_new(self, seen: Csr, X: Csr) -> Csr:
+        """Rows as they would be if only the texts of `seen` had been fitted; see `Tfidf.as_new`."""
+        parts = zip(self.parts_, self._split(seen), self._split(X), strict=True)
+        return self._join([part.as_new(before, after) for part, before, after in parts])
+
+    def spans(self, text: str) -> list[Span]:
+        """Every term of a text with its place and its column, part by part."""
+        self._check_fitted()
+        return [
+            Span(span.begin, span.end, int(columns[span.column]) if span.column >= 0 else -1)
+            for part, columns in zip(self.parts_, self._columns, strict=True)
+            for span in part.spans(text)
+        ]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Words of a text that the model has never seen, by the part that counts words."""
+        return self.parts_[self._main].unknown_words(text)
+
+    def is_of_characters(self, column: int) -> bool:
+        """Whether a column's term is a run of characters."""
+        return bool(self._of_characters[column])
+
+    @property
+    def feature_names_(self) -> Sequence[str]:
+        """The terms in the order of their columns."""
+        self._check_fitted()
+        return _UnionNames(self.parts_, self._columns, self.n_features_)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The terms in the order of their columns; those of several parts may look the same."""
+        return np.array(list(self.feature_names_), dtype=object)
+
+    @property
+    def idf_(self) -> NDArray[np.float64] | None:
+        """The weight of each column, or None if a part has none."""
+        self._check_fitted()
+        idf = np.ones(self.n_features_)
+        for part, columns in zip(self.parts_, self._columns, strict=True):
+            if part.idf_ is None:
+                return None
+            idf[columns] = part.idf_
+        return idf
+
+    @property
+    def n_features_(self) -> int:
+        self._check_fitted()
+        return sum(part.n_features_ for part in self.parts_)
+
+    @property
+    def n_rows_(self) -> int:
+        return self.parts_[0].n_rows_
+
+    @property
+    def smooth_idf(self) -> bool:
+        return all(part.smooth_idf for part in self.parts_)
+
+    @property
+    def norm(self) -> str | None:
+        return "l2" if all(part.norm == "l2" for part in self.parts_) else None
+
+    def typical_values(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The value of each column where a text has its term, if columns are in these shares of the texts."""
+        values = np.ones(self.n_features_)
+        for part, columns, weight in zip(self.parts_, self._columns, self._weights, strict=True):
+            own = part.typical_values(shares[columns])
+            values[columns] = own * (weight / max(float(np.sqrt((shares[columns] * own**2).sum())), 1e-12))
+        return values
+
+    def grown(self, texts: Sequence[str]) -> TfidfUnion:
+        """With the terms of texts that its parts lack, in columns behind the others; itself if there are none."""
+        self._check_fitted()
+        parts = [part.grown(texts) for part in self.parts_]
+        more = [
+            _Block(i, new.n_features_ - old.n_features_)
+            for i, (new, old) in enumerate(zip(parts, self.parts_, strict=True))
+            if new is not old
+        ]
+        if not more or len(self._blocks) + len(more) > _MOST_BLOCKS:
+            return self
+        union = TfidfUnion(**self.get_params())
+        union._set_parts(parts, [*self._blocks, *more])
+        return union
+
+    # --- columns ------------------------------------------------------------------------------------------------
+
+    def _set_parts(self, parts: list[Tfidf], blocks: list[_Block] | None = None) -> None:
+        self._blocks = blocks or [_Block(i, part.n_features_) for i, part in enumerate(parts)]
+        self.parts_ = parts
+        by_word = [i for i, part in enumerate(parts) if part.analyzer == "word"]
+        self._main = by_word[0] if by_word else 0
+        weights = self.weights if self.weights is not None else [1.0] * len(parts)
+        self._weights = np.asarray(weights, np.float32) / np.float32(np.sqrt(np.sum(np.square(weights))))
+        ends = np.cumsum([block.n_columns for block in self._blocks])
+        begins = ends - [block.n_columns for block in self._blocks]
+        self._columns = [
+            np.concatenate(
+                [
+                    np.arange(begin, end, dtype=np.int32)
+                    for block, begin, end in zip(self._blocks, begins, ends, strict=True)
+                    if block.part == i
+                ]
+            )
+            for i in range(len(parts))
+        ]
+        self._of_characters = np.zeros(self.n_features_, bool)
+        for part, columns in zip(parts, self._columns, strict=True):
+            self._of_characters[columns] = part.of_characters
+
+    def _join(self, rows: list[Csr]) -> Csr:
+        """The rows of all parts as one matrix."""
+        shape = (rows[0].shape[0], self.n_features_)
+        for X, weight in zip(rows, self._weights, strict=True):
+            X.data *= weight
+        if len(self._blocks) == len(rows):  # columns stand in the order of the parts
+            joined = sp.hstack(rows, format="csr", dtype=np.float32)
+            return make_csr(joined.data, joined.indices.astype(np.int32, copy=False), joined.indptr, shape)
+        moved = [
+            sp.csr_matrix((X.data, columns[X.indices], X.indptr), shape=shape)
+            for X, columns in zip(rows, self._columns, strict=True)
+        ]
+        joined = moved[0]
+        for X in moved[1:]:
+            joined = joined + X
+        joined.sort_indices()
+        return make_csr(joined.data, joined.indices.astype(np.int32, copy=False), joined.indptr, shape)
+
+    def _split(self, X: Csr) -> list[Csr]:
+        """The columns of each part, with their weight taken off."""
+        found = []
+        for columns, weight in zip(self._columns, self._weights, strict=True):
+            place = np.full(X.shape[1], -1, np.int32)
+            place[columns] = np.arange(len(columns), dtype=np.int32)
+            mine = place[X.indices]
+            kept = mine >= 0
+            rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[kept]
+            indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=X.shape[0]))])
+            found.append(make_csr(X.data[kept] / weight, mine[kept], indptr, (X.shape[0], len(columns))))
+        return found
+
+    # --- parameters ---------------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raises ParamError for a parameter that breaks its rule."""
+        self._make_parts()
+
+    def _make_parts(self) -> list[Tfidf]:
+        parts = self.parts
+        if isinstance(parts, (str, Tfidf)) or not isinstance(parts, Sequence) or not 1 <= len(parts) <= MOST_PARTS:
+            raise ParamError(f"parts must be a list of 1 to {MOST_PARTS} names or Tfidf, but is {parts!r:.100}")
+        made = []
+        for part in parts:
+            if isinstance(part, str) and part not in NAMED:
+                raise ParamError(f"a part must be a Tfidf or one of {', '.join(NAMED)}, but is {part!r}")
+            if not isinstance(part, (str, Tfidf)):
+                raise ParamError(f"a part must be a Tfidf or one of {', '.join(NAMED)}, but is {part!r:.100}")
+            params = NAMED[part] if isinstance(part, str) else part.get_params()
+            made.append(Tfidf(**params | {"threads": self.threads}))
+            made[-1].validate()
+            if made[-1].hashing is not None:
+                raise ParamError("a part of a union must have a vocabulary, but one is hashed")
+        if self.weights is not None:
+            if isinstance(self.weights, str) or len(self.weights) != len(parts):
+                raise ParamError(f"weights must be {len(parts)} numbers, one for each part, but is {self.weights!r}")
+            for weight in self.weights:
+                check_number("weights", weight, 0, above=True)
+        return made
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "parts_"):
+            raise NotFittedError("this TfidfUnion has no vocabulary yet; call fit first")
+
+    def __sklearn_tags__(self) -> Any:
+        return Tfidf().__sklearn_tags__()
+
+    # --- saving -------------------------------------------------------------------------------------------------
+
+    def to_part(self) -> Part:
+        """The vocabularies of all parts as arrays, their parameters as JSON: a part of a model directory."""
+        self._check_fitted()
+        parts = [part.to_part() for part in self.parts_]
+        arrays = {f"part{i}_{name}": array for i, part in enumerate(parts) for name, array in part.arrays.items()}
+        scalars = {
+            "parts": [part.scalars for part in parts],
+            "weights": [float(weight) for weight in self._weights],
+            "blocks": [list(block) for block in self._blocks],
+        }
+        return Part(arrays, scalars)
+
+    @classmethod
+    def from_part(cls, part: Part, *, trust_pattern: bool = False) -> Self:
+        """What `to_part` has written; see `Tfidf.from_part`."""
+        scalars, weights, blocks = (part.scalars.get(name) for name in ("parts", "weights", "blocks"))
+        if not isinstance(scalars, list) or not 1 <= len(scalars) <= MOST_PARTS:
+            raise ModelCorruptError(f"a union must have 1 to {MOST_PARTS} parts")
+        if not all(isinstance(one, dict) for one in scalars):
+            raise ModelCorruptError("the parts of a union must be objects")
+        wanted = {f"part{i}_{name}" for i in range(len(scalars)) for name in ("data", "ends", "slots", "idf")}
+        if not set(part.arrays) <= wanted:
+            raise ModelCorruptError(f"a union has no arrays {sorted(set(part.arrays) - wanted)!r:.100}")
+        made = []
+        for i, one in enumerate(scalars):
+            prefix = f"part{i}_"
+            arrays = {n.removeprefix(prefix): a for n, a in part.arrays.items() if n.startswith(prefix)}
+            try:
+                made.append(Tfidf.from_part(Part(arrays, one), trust_pattern=trust_pattern))
+            except ModelError as error:
+                raise type(error)(f"part {i} of the union: {error}") from error
+        union = cls(tuple(made), weights=_read_weights(weights, len(made)))
+        union._set_parts(made, _read_blocks(blocks, made))
+        return union
+
+
+class _UnionNames(Sequence[str]):
+    """The terms of all parts by column, decoded on demand."""
+
+    def __init__(self, parts: list[Tfidf], columns: list[NDArray[np.int32]], n: int) -> None:
+        self._parts = parts
+        self._part = np.zeros(n, np.int8)
+        self._place = np.zeros(n, np.int32)
+        for i, own in enumerate(columns):
+            self._part[own] = i
+            self._place[own] = np.arange(len(own), dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def __getitem__(self, column: Any) -> Any:
+        if isinstance(column, slice):
+            return [self[i] for i in range(*column.indices(len(self)))]
+        return self._parts[self._part[column]].feature_names_[int(self._place[column])]
+
+
+def _read_weights(weights: Any, n_parts: int) -> list[float]:
+    if not isinstance(weights, list) or len(weights) != n_parts:
+        raise ModelCorruptError(f"a union of {n_parts} parts must have as many weights")
+    if not all(isinstance(weight, (int, float)) and 0 < weight < 1e30 for weight in weights):
+        raise ModelCorruptError("the weights of a union must be positive numbers")
+    return [float(weight) for weight in weights]
+
+
+def _read_blocks(blocks: Any, parts: list[Tfidf]) -> list[_Block]:
+    if not isinstance(blocks, list) or len(blocks) > _MOST_BLOCKS:
+        raise ModelCorruptError(f"the columns of a union must be in at most {_MOST_BLOCKS} blocks")
+    found = []
+    for block in blocks:
+        if not (isinstance(block, list) and len(block) == 2 and all(type(number) is int for number in block)):
+            raise ModelCorruptError(f"a block of columns must be two integers, but is {block!r:.100}")
+        found.append(_Block(*block))
+    for i, part in enumerate(parts):
+        counts = [block.n_columns for block in found if block.part == i]
+        if min(counts, default=0) < 0 or sum(counts) != part.n_features_:
+            raise ModelCorruptError(f"the blocks of part {i} must add up to its {part.n_features_} columns")
+    if not all(0 <= block.part < len(parts) for block in found):
+        raise ModelCorruptError(f"blocks must be of one of the {len(parts)} parts")
+    return found
