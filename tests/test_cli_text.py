@@ -88,8 +88,9 @@ def test_predict_and_evaluate_texts(corpus, model, tmp_path):
     run("predict", model, corpus, "--top-k", "2", "--output", tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(rows) == 40
-    assert sorted(rows[2]["names"]) == ["tax", "wine"]
-    assert all(0 <= score <= 1 for score in rows[2]["scores"])
+    assert rows[2]["labels"] == LABELS[2]  # as it was
+    assert sorted(rows[2]["suggested_labels"]) == ["tax", "wine"]
+    assert all(0 <= value <= 1 for value in rows[2]["probabilities"])
     run("evaluate", model, corpus, "--json", tmp_path / "m.json")
     assert json.loads((tmp_path / "m.json").read_text())["P@1"] == 100
 

@@ -39,6 +39,7 @@ _HOMES = {
     "choose_method": "umpteen.choosing.auto",
     "evaluate": "umpteen.evaluation.metrics",
     "iter_corpus": "umpteen.data.corpus",
+    "label_file": "umpteen.labelling.files",
     "load": "umpteen.tagger",
     "make_synthetic": "umpteen.data.synthetic",
     "propensities": "umpteen.data.propensity",
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from umpteen.engines.ray import RayEngine as RayEngine
     from umpteen.evaluation.metrics import Metrics as Metrics
     from umpteen.evaluation.metrics import evaluate as evaluate
+    from umpteen.labelling.files import label_file as label_file
     from umpteen.methods.blend import Blend as Blend
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from umpteen.cli.corpora import TableOptions, TextFieldOption
+from umpteen.cli.corpora import (
+    CsvDelimiterOption,
+    EncodingOption,
+    TableOptions,
+    TextFieldOption,
+    describe_reading,
+)
+from umpteen.cli.label_lists import find_labels
 from umpteen.cli.options import (
     ENGINE,
     AddressOption,
@@ -21,9 +30,9 @@ from umpteen.cli.options import (
     ModelArgument,
     OneBasedOption,
     ThreadsOption,
-    ThresholdOption,
     choose_engine,
     parse_number,
+    print_text,
 )
 from umpteen.errors import ParamError
 from umpteen.printing import format_json
@@ -31,25 +40,50 @@ from umpteen.printing import format_json
 
 def command(
     model: ModelArgument,
-    input: Annotated[Path, typer.Argument(metavar="INPUT", help="Rows to label; labels in the file are ignored.")],
+    input: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Rows to label; their labels are ignored; - is standard input.")
+    ],
     top_k: DecisionTopKOption = None,
-    threshold: ThresholdOption = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            help="Least probability; micro or macro, the thresholds learned in training; or auto, like --top-k auto. "
+            "By default micro, or 0.5 if the model is not calibrated.",
+        ),
+    ] = None,
     min_known: MinKnownOption = 0.0,
     output: Annotated[
         str,
         typer.Option(
             "--output",
             metavar="FILE",
-            help="Where to write: .jsonl gives JSON lines with names, .npz a sparse matrix of scores, anything else "
-            "lines of label:score; - is standard output.",
+            help="Where to write. Of texts: a table as .csv, .tsv, .jsonl, .parquet or .xlsx, with the rows and "
+            "columns of INPUT. Of numbers: .jsonl, or lines of label:score. Of both: .npz, a matrix of scores. "
+            "- is standard output.",
         ),
     ] = "-",
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            metavar="wide|list|long",
+            help="Of a table: labels in columns of their own, in one column, or in lines of their own. Default: list "
+            "for .jsonl and .parquet, else wide.",
+        ),
+    ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", help="A label to leave out, by id or name; repeatable.")
+        list[str] | None,
+        typer.Option("--exclude", help="A label to leave out, or a file of their names, one a line; repeatable."),
     ] = None,
     include: Annotated[
-        list[str] | None, typer.Option("--include", help="Give only this label, by id or name; repeatable.")
+        list[str] | None,
+        typer.Option("--include", help="Give only this label, or those of a file; repeatable."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Of a table: also the three strongest words for each label; slow.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a table that is already there.")] = False,
     threads: ThreadsOption = None,
     engine: EngineOption = ENGINE,
     address: AddressOption = None,
@@ -66,43 +100,155 @@ def command(
     format: FormatOption = None,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
+    encoding: EncodingOption = None,
+    csv_delimiter: CsvDelimiterOption = None,
 ) -> None:
     """Write the labels to give each row, best first, with their probabilities.
 
-    A model that was trained on numbers and is not calibrated has scores instead.
+    A table of texts comes back with its rows and columns, and with labels, probabilities and the share of words that
+    the model does not know. The columns are those the model was trained on. The file appears when it is complete;
+    after an interruption the same command continues. A model that was trained on numbers and is not calibrated has
+    scores instead of probabilities.
+
+    umpteen predict books.model records.csv --output labelled.csv
 
     umpteen predict eurlex.model test.txt.xz --top-k 5 --output labels.jsonl
-
-    umpteen predict cooking.model questions.jsonl --output tags.jsonl
     """
-    from umpteen.data.corpus import gather
-    from umpteen.data.reading import read_features
+    from umpteen.storage.remote import open_model
     from umpteen.tagger import Tagger, load
 
     where = choose_engine(engine, threads, address=address, cpus_per_worker=cpus_per_worker)
     if parts is not None and engine != "ray":
         raise ParamError(f"--parts needs --engine ray, but the engine is {engine}")
-    loaded = load(model)
+    opened = open_model(model)
+    loaded = load(opened)
     trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
-    if isinstance(loaded, Tagger):
-        tables = TableOptions(format, text_field)
-        texts = gather(input, tables.fields(loaded.fields_).unlabelled(), format=format).texts
-    else:
-        options: dict[str, Any] = {} if one_based is None else {"one_based": one_based}
-        X = read_features(input, format=format, n_features=trained.n_features, threads=threads, **options)
+    limits = _limits(top_k, threshold)
+    how: dict[str, Any] = {
+        "top_k": limits[0],
+        "threshold": limits[1],
+        "exclude": find_labels(trained, exclude, "--exclude"),
+        "include": find_labels(trained, include, "--include"),
+        "threads": threads,
+    }
+    as_table = isinstance(loaded, Tagger) and loaded.features_ is not None and _is_table(output)
+    if not as_table and (layout or explain or overwrite):
+        option = "--labels" if layout else "--explain" if explain else "--overwrite"
+        raise ParamError(f"{option} is for tables of texts, but {output} is none")
     with where.hold(model, parts) if parts is not None else nullcontext(where) as scorer:  # type: ignore[attr-defined]
-        how: dict[str, Any] = {
-            "exclude": _labels(trained, exclude),
-            "include": _labels(trained, include),
-            "threads": threads,
-            "engine": scorer,
-        }
-        limits = parse_number(top_k), parse_number(threshold)
+        how["engine"] = scorer
+        if as_table:
+            assert isinstance(loaded, Tagger)
+            tables = TableOptions(
+                format or ("csv" if str(input) == "-" else None), text_field, encoding=encoding,
+                csv_delimiter=csv_delimiter,
+            )  # fmt: skip
+            how |= {"min_known": min_known, "layout": layout, "explain": explain, "overwrite": overwrite}
+            _label_table(loaded, input, output, tables, opened.version, how)
+            return
         if isinstance(loaded, Tagger):
-            labels, scores = loaded.rank(texts, *limits, min_known=min_known, **how)
+            labels, scores = _rank_texts(loaded, input, TableOptions(format, text_field), min_known, how)
         else:
-            labels, scores = loaded.rank(X, *limits, raw=loaded.calibration is None, **how)
+            labels, scores = _rank_numbers(loaded, input, format, one_based, how)
     _write(output, labels, scores, trained)
+
+
+def _limits(top_k: str | None, threshold: str | None) -> tuple[Any, Any]:
+    """How many labels to give, and from which probability on."""
+    if threshold != "auto":
+        return parse_number(top_k), parse_number(threshold)
+    if top_k not in (None, "auto"):
+        raise ParamError(f"--threshold auto decides how many labels to give, but --top-k is {top_k}")
+    return "auto", None
+
+
+def _is_table(output: str) -> bool:
+    from umpteen.data.tables.reading import format_of_table
+
+    return output == "-" or format_of_table(output) is not None
+
+
+def _label_table(
+    tagger: Any, input: Path, output: str, tables: TableOptions, version: str, how: dict[str, Any]
+) -> None:
+    from umpteen.labelling.files import Interrupted, label_file, refuse_target
+
+    fields = tables.fields(tagger.fields_).unlabelled()
+    refuse_target(input, output, how["overwrite"])
+    table = tables.open(input)
+    print_text(f"table      {input}: {describe_reading(table, fields)}", err=True)
+    started = time.perf_counter()
+    try:
+        with _progress_bar() as progress:
+            done = label_file(tagger, table, output, fields=fields, version=version, progress=progress, **how)
+    except Interrupted as stopped:
+        kept = f"{stopped.n_kept:,} rows are kept in {output}.part: run the same command again"
+        print_text(f"interrupted; {kept if stopped.n_kept else 'nothing is kept'}", err=True)
+        raise typer.Exit(130) from None
+    seconds = time.perf_counter() - started
+    if done.continued_at:
+        print_text(f"continued  after {done.continued_at:,} rows that were done", err=True)
+    each = done.n_labels / max(done.n_rows, 1)
+    print_text(
+        f"labelled   {done.n_rows:,} rows, {each:.1f} labels each, {done.n_without:,} without ({seconds:.1f} s)",
+        err=True,
+    )
+    if done.n_cut:
+        print_text(
+            f"note: {done.n_cut:,} rows have more labels than there are columns; --labels list or --top-k with "
+            "--threshold give them all",
+            err=True,
+        )
+    if output != "-":
+        print_text(f"output     {output}", err=True)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Any]:
+    """A bar with an estimate of the time left, on standard error; silent unless that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("labelling", total=None)
+
+        def listen(n_rows: int, share: float | None) -> None:
+            bar.update(
+                task, description=f"{n_rows:,} rows", completed=share or 0, total=None if share is None else 1.0
+            )
+
+        yield listen
+
+
+def _rank_texts(
+    tagger: Any, input: Path, tables: TableOptions, min_known: float, how: dict[str, Any]
+) -> tuple[Any, Any]:
+    from umpteen.data.corpus import gather
+    from umpteen.data.reading import read_features
+
+    if tagger.features_ is None:
+        found = tagger.rank(read_features(input, n_features=tagger.fitted().n_features), **how)
+    else:
+        texts = gather(tables.open(input), tables.fields(tagger.fields_).unlabelled()).texts
+        found = tagger.rank(texts, min_known=min_known, **how)
+    return found  # type: ignore[no-any-return]
+
+
+def _rank_numbers(
+    model: Any, input: Path, format: str | None, one_based: bool | None, how: dict[str, Any]
+) -> tuple[Any, Any]:
+    from umpteen.data.reading import read_features
+
+    options: dict[str, Any] = {} if one_based is None else {"one_based": one_based}
+    X = read_features(input, format=format, n_features=model.n_features, threads=how["threads"], **options)
+    return model.rank(X, raw=model.calibration is None, **how)  # type: ignore[no-any-return]
 
 
 def _write(output: str, labels: Any, scores: Any, model: Any) -> None:
@@ -119,17 +265,6 @@ def _write(output: str, labels: Any, scores: Any, model: Any) -> None:
             typer.echo(line, nl=False)
     else:
         write_bytes(output, lines)
-
-
-def _labels(model: Any, given: list[str] | None) -> list[Any] | None:
-    """Names stay names; anything else that is a number is an id."""
-    if not given:
-        return None
-    known = model.ids_by_name
-    return [
-        known[label] if label in known else int(label) if label.isascii() and label.isdigit() else label
-        for label in given
-    ]
 
 
 def _text_lines(labels: Any, scores: Any) -> Iterator[bytes]:

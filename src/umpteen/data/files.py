@@ -132,12 +132,13 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 def write_bytes(path: PathLike, parts: Iterable[bytes]) -> None:
     """Writes parts to a file, compressed as its suffix says. The file appears whole or not at all."""
     suffix = Path(path).suffix
-    with atomic_path(path) as temporary, contextlib.closing(_open_compressed(suffix)(temporary)) as file:
+    with atomic_path(path) as temporary, contextlib.closing(open_compressed(suffix)(temporary)) as file:
         for part in parts:
             file.write(part)
 
 
-def _open_compressed(suffix: str) -> Callable[[Path], Any]:
+def open_compressed(suffix: str) -> Callable[[Path], Any]:
+    """What opens a file for writing, compressed as a suffix says."""
     if suffix == ".gz":
         # No name and no time inside, so that the same data gives the same bytes.
         return lambda path: _GzipFile(path)

@@ -1,0 +1,53 @@
+"""Labels that a command line names, one by one or in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from umpteen.errors import DataError, ParamError
+from umpteen.nearest import did_you_mean
+
+
+def find_labels(model: Any, given: list[str] | None, option: str) -> list[Any] | None:
+    """The ids of labels. Each value is a label's name; or a file of names, one a line; or an id."""
+    if not given:
+        return None
+    found: list[int] = []
+    for value in given:
+        if value in model.ids_by_name:
+            found.append(model.ids_by_name[value])
+        elif Path(value).is_file():
+            found += _read_file(model, value)
+        elif value.isascii() and value.isdigit() and int(value) < model.n_labels:
+            found.append(int(value))
+        else:
+            raise ParamError(_explain(model, value, option))
+    return found
+
+
+def _read_file(model: Any, path: str) -> list[int]:
+    from umpteen.data.files import read_names
+
+    found = []
+    for number, name in enumerate(read_names(path), start=1):
+        name = name.removeprefix("\ufeff") if number == 1 else name
+        if not name.strip():
+            continue
+        label = model.ids_by_name.get(name, model.ids_by_name.get(name.strip()))
+        if label is None:
+            raise DataError(f"{path}:{number}: {_unknown(model, name)}")
+        found.append(label)
+    return found
+
+
+def _unknown(model: Any, name: str) -> str:
+    return f"the model has no label {name!r:.200}{did_you_mean(name, model.ids_by_name)}"
+
+
+def _explain(model: Any, value: str, option: str) -> str:
+    if model.label_names is None:
+        return (
+            f"{option} must be a label's id below {model.n_labels}, as this model has no names, but is {value!r:.200}"
+        )
+    return f"{option}: {_unknown(model, value)}"

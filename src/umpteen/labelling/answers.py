@@ -1,0 +1,142 @@
+"""What rows of a table get: labels, probabilities, reasons, and how many of their words are unknown.
+
+    wide    label_1, probability_1, label_2, probability_2, …
+    list    labels, probabilities: lists, or in one cell with a delimiter
+    long    label, probability: a line for each label, and one for a row that has none
+
+All of them have unknown_words, the share of words that the model does not know, from 0 to 1. A column of the table
+that already has such a name keeps it, and the new one is called suggested_….
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from umpteen.data.tables.fields import show
+from umpteen.errors import DataError, ParamError
+from umpteen.printing import format_json
+
+LAYOUTS = ("wide", "list", "long")
+#: Columns of labels where their number is not asked for.
+DEFAULT_WIDTH = 10
+UNKNOWN = "unknown_words"
+_DIGITS = 4
+
+Row = dict[str, Any]
+
+
+class Answers:
+    """Adds the columns of a layout to rows.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Label names by id.
+    width : int
+        How many labels a row of "wide" has room for.
+    cells : bool
+        Whether a value must be one cell, as in CSV and Excel, rather than a list.
+    delimiter : str
+        What separates labels in a cell. If a label's name holds it, all cells are lists as JSON.
+    taken : sequence of str
+        The columns that the table has.
+    """
+
+    def __init__(
+        self,
+        layout: str,
+        names: Sequence[str],
+        *,
+        width: int = DEFAULT_WIDTH,
+        cells: bool = True,
+        delimiter: str = ";",
+        explain: bool = False,
+        taken: Sequence[str] = (),
+    ) -> None:
+        if layout not in LAYOUTS:
+            raise ParamError(f"labels must be one of {', '.join(LAYOUTS)}, but is {layout!r}")
+        self.layout, self.width, self.explain = layout, width, explain
+        self._names, self._cells = names, cells
+        self.delimiter = None if layout == "list" and any(delimiter in name for name in names) else delimiter
+        per_label = ["label", "probability", *(["why"] if explain else [])]
+        if layout == "wide":
+            own = [f"{name}_{i}" for i in range(1, width + 1) for name in per_label]
+        elif layout == "list":
+            own = ["labels", "probabilities", *(["why"] if explain else [])]
+        else:
+            own = per_label
+        self.columns = [_free(name, taken) for name in [*own, UNKNOWN]]
+        self._taken = frozenset(self.columns)
+        #: Rows that have more labels than "wide" has columns.
+        self.n_cut = 0
+
+    def check_field(self, name: str, where: str) -> None:
+        """Refuses a field of a line of JSON that has the name of a new one, and that earlier lines did not have."""
+        if name in self._taken:
+            raise DataError(f"{where}: {name!r} is the field that labels are given in; it must have another name")
+
+    def add(
+        self,
+        rows: Sequence[Row],
+        labels: Any,
+        values: Any,
+        unknown: Any,
+        reasons: Sequence[Sequence[str]] | None,
+    ) -> list[Row]:
+        """Rows with their answers. `labels` are ids, padded with -1."""
+        probabilities = values.astype("float64").round(_DIGITS).tolist()
+        shares = unknown.astype("float64").round(_DIGITS).tolist()
+        make = {"wide": self._wide, "list": self._list, "long": self._long}[self.layout]
+        out: list[Row] = []
+        names = self._names
+        for i, ids in enumerate(labels.tolist()):
+            found = [names[label] for label in ids if label >= 0]  # -1 only stands after the labels of a row
+            make(out, rows[i], found, probabilities[i][: len(found)], shares[i], reasons[i] if reasons else ())
+        return out
+
+    def _wide(
+        self, out: list[Row], row: Row, found: list[str], values: list[float], share: float, why: Sequence[str]
+    ) -> None:
+        n = len(found)
+        if n > self.width:
+            self.n_cut += 1
+            n = self.width
+        step = 3 if self.explain else 2
+        cells: list[Any] = [None] * (step * self.width)
+        cells[0 : step * n : step] = found[:n]
+        cells[1 : step * n : step] = values[:n]
+        if self.explain:
+            cells[2 : step * n : step] = why[:n]
+        cells.append(share)
+        row.update(zip(self.columns, cells, strict=True))
+        out.append(row)
+
+    def _list(
+        self, out: list[Row], row: Row, found: list[str], values: list[float], share: float, why: Sequence[str]
+    ) -> None:
+        lists: list[Any] = [found, values, *([list(why)] if self.explain else [])]
+        if self._cells:
+            lists = [self._as_cell(values) for values in lists]
+        row.update(zip(self.columns, [*lists, share], strict=True))
+        out.append(row)
+
+    def _as_cell(self, values: Sequence[Any]) -> str:
+        return format_json(values) if self.delimiter is None else self.delimiter.join(map(str, values))
+
+    def _long(
+        self, out: list[Row], row: Row, found: list[str], values: list[float], share: float, why: Sequence[str]
+    ) -> None:
+        if not found:
+            out.append(row | dict.fromkeys(self.columns[:-1]) | {self.columns[-1]: share})
+        for i, name in enumerate(found):
+            cells = [name, values[i], *([why[i]] if self.explain else []), share]
+            out.append(row | dict(zip(self.columns, cells, strict=True)))
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    if name not in taken:
+        return name
+    if f"suggested_{name}" in taken:
+        raise DataError(f"the table must not have the columns {show(name)} and {show(f'suggested_{name}')}, but has")
+    return f"suggested_{name}"

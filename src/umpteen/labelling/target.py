@@ -1,0 +1,154 @@
+"""The file that labels go to. It gets its name when it is complete.
+
+Until then it is called NAME.part. In formats that can be continued, NAME.part.json says how far it is, and what it is
+made from: the input, the model and the options. If these are the same, the next run continues there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from umpteen.data.files import PathLike, open_compressed
+from umpteen.data.tables.lines import STANDARD_INPUT
+from umpteen.errors import DataError
+from umpteen.storage.disk import replace_file
+
+#: Seconds between two notes of how far a file is.
+_EVERY = 2.0
+_MOST_NOTE = 1 << 20
+
+
+class Target:
+    """Where labels go.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many rows of the input an earlier run has done.
+    columns : list of str or None
+        The columns of the input that it found.
+    """
+
+    def __init__(self, path: PathLike, made_from: dict[str, Any] | None) -> None:
+        self.path = None if str(path) == STANDARD_INPUT else Path(path)
+        self.n_rows = 0
+        self.columns: list[str] | None = None
+        self._made_from = made_from
+        self._noted = time.monotonic()
+        self._safe = (0, 0)
+        if self.path is None:
+            self.file: IO[bytes] = sys.stdout.buffer
+            return
+        if self.path.is_dir():
+            raise DataError(f"{self.path}: is a directory, but must be a file")
+        if self.path.exists() and not self.path.is_file():  # such as a pipe: nothing to be renamed
+            self.file, self.path = self.path.open("wb"), None
+            return
+        self._part = self.path.with_name(f"{self.path.name}.part")
+        self._note = self.path.with_name(f"{self.path.name}.part.json")
+        self._lock = _lock(self._part)
+        known = self._read_note()
+        if known is not None:
+            self.n_rows, self.columns = known["rows"], known["columns"]
+            self._safe = (known["rows"], known["bytes"])
+            os.truncate(self._part, known["bytes"])
+            self.file = self._part.open("ab")
+        else:
+            self._note.unlink(missing_ok=True)
+            self.file = open_compressed(self.path.suffix)(self._part)
+
+    def _read_note(self) -> dict[str, Any] | None:
+        """How far an earlier run came, if it did the same."""
+        if self._made_from is None or not self._note.is_file() or self._note.stat().st_size > _MOST_NOTE:
+            return None
+        try:
+            note = json.loads(self._note.read_bytes())
+            same = note["made_from"] == json.loads(json.dumps(self._made_from))
+            fits = all(type(note[key]) is int and note[key] >= 0 for key in ("rows", "bytes"))
+            fits = (
+                fits and isinstance(note["columns"], list) and all(isinstance(name, str) for name in note["columns"])
+            )
+            return note if same and fits and self._part.stat().st_size >= note["bytes"] else None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def advance(self, n_rows: int, columns: list[str]) -> None:
+        """Takes down that so many rows of the input are written, and notes it every now and then."""
+        if self.path is None or self._made_from is None:
+            return
+        self._safe, self.columns = (n_rows, self.file.tell()), columns
+        if time.monotonic() - self._noted >= _EVERY:
+            self._write_note()
+
+    def _write_note(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        rows, size = self._safe
+        note = {"made_from": self._made_from, "rows": rows, "bytes": size, "columns": self.columns}
+        replace_file(self._note, json.dumps(note).encode())
+        self._noted = time.monotonic()
+
+    def finish(self) -> None:
+        """Gives the file its name."""
+        if self.path is None:
+            self.file.flush()
+            return
+        self.file.close()
+        self._part.replace(self.path)
+        self._note.unlink(missing_ok=True)
+        self._unlock()
+
+    def abandon(self, keep: bool) -> int:
+        """Ends the work before it is done. Returns how many rows are kept, to be continued; else all is removed."""
+        if self.path is None:
+            return 0
+        n_rows = self._safe[0] if keep and self._made_from is not None else 0
+        kept = n_rows > 0
+        if kept:
+            with contextlib.suppress(OSError):  # a full disk: then the last note counts
+                self._write_note()
+        with contextlib.suppress(OSError, ValueError):
+            self.file.close()
+        if not kept:
+            self._part.unlink(missing_ok=True)
+            self._note.unlink(missing_ok=True)
+        self._unlock()
+        return n_rows
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _lock(part: Path) -> int | None:
+    """Makes sure that one process writes a file; None where that is not possible."""
+    try:
+        handle = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(part.with_suffix(""))) from error
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise DataError(f"{part}: another process is writing this file") from None
+    except (ImportError, OSError):
+        os.close(handle)
+        return None
+    return handle
+
+
+def describe_input(path: PathLike) -> dict[str, Any] | None:
+    """What identifies the content of an input; None if it can be read only once."""
+    if str(path) == STANDARD_INPUT or not Path(path).is_file():
+        return None
+    found = Path(path).stat()
+    return {"path": str(Path(path).resolve()), "bytes": found.st_size, "changed": found.st_mtime_ns}
