@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.errors import DataError, ParamError
+from umpteen.text.languages import find_reducer, fold
 from umpteen.text.patterns import run_length
 from umpteen.text.words import STRIP_ACCENTS, word_table
 
@@ -33,12 +35,17 @@ class TextReader:
         self._strip = None if tfidf.strip_accents is None else STRIP_ACCENTS[tfidf.strip_accents]
         self._by_word = tfidf.analyzer == "word"
         length = run_length(tfidf.token_pattern)
-        self._words_given = callable(tfidf.analyzer) or (self._by_word and length is None)
+        self._reduce = None if tfidf.language is None else find_reducer(tfidf.language, tfidf.word_form)
+        self._words_given = callable(tfidf.analyzer) or (
+            self._by_word and (length is None or self._reduce is not None)
+        )
         self._pattern = compile_pattern(tfidf.token_pattern) if length is None else _RUNS
         self._length = length or 0
         self._stop_words = frozenset(tfidf.stop_words or ())
         self._least, self._most = tfidf.ngram_range
         stop_words = [word.encode("utf-8", "surrogatepass") for word in sorted(self._stop_words)]
+        if self._reduce is not None:
+            stop_words = []
         self.rules = _native.TermRules(
             unit="word" if callable(tfidf.analyzer) else tfidf.analyzer,
             lowercase=self._lowercase,
@@ -76,7 +83,8 @@ class TextReader:
             yield batch, table
 
     def _prepare(self, text: str) -> str:
-        text = text.lower() if self._lowercase else text
+        if self._lowercase:
+            text = text.lower() if self._reduce is None else fold(text)
         return self._strip(text) if self._strip is not None else text
 
     def _split(self, text: str, number: int) -> bytes:
@@ -86,9 +94,14 @@ class TextReader:
                 raise DataError(f"analyzer must give a list of strings, but for text {number} gives {words!r:.60}")
         else:
             words = self._pattern.findall(self._prepare(text))
+        if self._reduce is not None:  # stop words are left out here, since the kernel sees only what became of them
+            words = [self._reduce(word) for word in words if self._is_counted(word)]
         if any("\0" in word for word in words):
             raise DataError(f"text {number} must not have NUL inside a word, but does; token_pattern can exclude it")
         return "".join(f"{word}\0" for word in words).encode("utf-8", "surrogatepass")
+
+    def _is_counted(self, word: str) -> bool:
+        return len(word) >= self._length and word not in self._stop_words
 
     def find_terms(self, text: str) -> list[Found]:
         """The terms of a text by length and then by place, each with its place in the original text.
@@ -114,38 +127,53 @@ class TextReader:
 
     def _find_words(self, text: str) -> list[Found]:
         """The words of a text, each with its place in the original text."""
-        ready, origin = self._trace(text)
+        ready, begins, ends = self._trace(text)
         group = self._pattern.groups
         found = []
         for match in self._pattern.finditer(ready):
             word, begin, end = match[group], match.start(group), match.end(group)
-            if len(word) >= self._length and word not in self._stop_words:
-                found.append((word, origin[begin], origin[end - 1] + 1 if end > begin else origin[begin]))
+            if self._is_counted(word):
+                word = word if self._reduce is None else self._reduce(word)
+                found.append((word, begins[begin], ends[end - 1] if end > begin else begins[begin]))
         return found
 
     def _find_characters(self, text: str) -> list[list[Found]]:
         """The characters of a text, or of each of its words and the spaces around it, which have no width."""
-        ready, origin = self._trace(text)
+        ready, begins, ends = self._trace(text)
         if self._analyzer == "char_wb":
             segments = []
             for match in re.finditer(r"\S+", ready):
-                begin, end = match.span()
-                word = [(ready[i], origin[i], origin[i] + 1) for i in range(begin, end)]
+                word = [(ready[i], begins[i], ends[i]) for i in range(*match.span())]
                 segments.append([(" ", word[0][1], word[0][1]), *word, (" ", word[-1][2], word[-1][2])])
             return segments
         found: list[Found] = []
         for match in re.finditer(r"\s\s+|.", ready, re.DOTALL):
             unit = match[0] if match.end() == match.start() + 1 else " "
-            found.append((unit, origin[match.start()], origin[match.end() - 1] + 1))
+            found.append((unit, begins[match.start()], ends[match.end() - 1]))
         return [found]
 
-    def _trace(self, text: str) -> tuple[str, Sequence[int]]:
-        """A text made ready, and the place in the original of each of its characters."""
+    def _trace(self, text: str) -> tuple[str, Sequence[int], Sequence[int]]:
+        """A text made ready, and from where to where in the original each of its characters comes."""
         ready = self._prepare(text)
         if len(ready) == len(text):
-            return ready, range(len(text) + 1)
-        pieces = [self._prepare(character) for character in text]  # a character became several or none
-        return "".join(pieces), [i for i, piece in enumerate(pieces) for _ in piece] + [len(text)]
+            return ready, range(len(text) + 1), range(1, len(text) + 1)
+        pieces, begins, ends = [], [], []
+        # A character became several or none; where texts are normalised, several may have become one.
+        single = ((i, i + 1) for i in range(len(text)))
+        for begin, end in single if self._reduce is None else _clusters(text):
+            pieces.append(self._prepare(text[begin:end]))
+            begins += [begin] * len(pieces[-1])
+            ends += [end] * len(pieces[-1])
+        return "".join(pieces), [*begins, len(text)], ends
+
+
+def _clusters(text: str) -> Iterator[tuple[int, int]]:
+    """Characters with the combining marks that follow them, from and to."""
+    begin = 0
+    for i in range(1, len(text) + 1):
+        if i == len(text) or not unicodedata.combining(text[i]):
+            yield begin, i
+            begin = i
 
 
 def compile_pattern(pattern: Any) -> re.Pattern[str]:

@@ -32,6 +32,7 @@ from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFi
 from umpteen.params import Parameters, check_count, check_flag
 from umpteen.storage.names import Names
 from umpteen.storage.store import Part
+from umpteen.text.languages import check_language
 from umpteen.text.patterns import is_linear
 from umpteen.text.reading import TextReader, compile_pattern
 from umpteen.text.words import STRIP_ACCENTS
@@ -85,6 +86,11 @@ class Tfidf(Parameters):
         What a word is; strip_accents is "unicode", "ascii" or None, stop_words a list of words or None. Fitting takes
         any pattern; but a saved model is only opened without ``trust_pattern=True`` if its pattern is, roughly, a
         repeated class of characters, such as ``\b\w\w+\b``, ``\S+`` or ``\w+(?:-\w+)*``.
+    language, word_form
+        Words of a language are counted in one form: "stem", by the rules of PyStemmer, or "lemma", by the dictionary
+        of simplemma (``pip install 'umpteen[languages]'``). The language is a code such as "en", "fi" or "sv"; None,
+        the default, leaves words as they are. Texts are then also normalised (NFKC). Stop words are words before
+        they are stemmed.
     hashing
         The number of hashed columns; None for a vocabulary. Terms then have no names.
     threads
@@ -119,6 +125,8 @@ class Tfidf(Parameters):
         strip_accents: str | None = None,
         token_pattern: str = r"(?u)\b\w\w+\b",
         stop_words: Sequence[str] | None = None,
+        language: str | None = None,
+        word_form: str = "stem",
         hashing: int | None = None,
         threads: int | None = None,
     ) -> None:
@@ -135,6 +143,8 @@ class Tfidf(Parameters):
         self.strip_accents = strip_accents
         self.token_pattern = token_pattern
         self.stop_words = stop_words
+        self.language = language
+        self.word_form = word_form
         self.hashing = hashing
         self.threads = threads
 
@@ -351,6 +361,9 @@ class Tfidf(Parameters):
         listed = isinstance(words, Iterable) and not isinstance(words, str)
         if words is not None and not (listed and all(isinstance(word, str) for word in words)):
             raise ParamError(f"stop_words must be a list of words or None, but is {words!r}")
+        check_language(self.language, self.word_form)
+        if self.language is not None and self.analyzer != "word":
+            raise ParamError(f"language is for analyzer='word', but analyzer is {self.analyzer!r}")
         if words is not None and self.analyzer != "word":
             raise ParamError(f"stop_words are left out of words only, but analyzer is {self.analyzer!r}")
         if self.hashing is not None:
