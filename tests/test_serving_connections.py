@@ -146,6 +146,55 @@ def test_expect_continue_head_and_upgrade(port):
     assert upgraded.count(b"HTTP/1.1") == 1
 
 
+ASK = b"POST /v1/suggest HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+UPGRADE = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'content-length: 14\r\n\r\n{"text":"sea"}',
+        b'transfer-encoding: chunked\r\n\r\ne\r\n{"text":"sea"}\r\n0\r\n\r\n',
+    ],
+)
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_an_upgrade_is_ignored_and_the_body_is_not(port, body, pieces):
+    """As Java's HttpClient asks for HTTP/2 with its first request."""
+    data = ASK + UPGRADE + body + HEALTH
+    with connect(port) as connection:
+        for begin in range(0, len(data), -(-len(data) // pieces)):
+            connection.sendall(data[begin : begin + -(-len(data) // pieces)])
+            time.sleep(0.02)
+        connection.shutdown(socket.SHUT_WR)
+        answer = read_all(connection)
+    assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200, 200]
+    assert b'"label":"sea"' in answer
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "message"),
+    [
+        (ASK + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501, "the only transfer encoding"),
+        (ASK + b"transfer-encoding: identity\r\n\r\n{}", 501, "the only transfer encoding"),
+        (CHUNKED + b'0xe\r\n{"text":"sea"}\r\n0\r\n\r\n', 400, "not valid HTTP"),
+        (CHUNKED + b'e;a=b\nx\r\n{"text":"sea"}\r\n0\r\n\r\n', 400, "not valid HTTP"),
+        (CHUNKED + b'-e\r\n{"text":"sea"}\r\n0\r\n\r\n', 400, "not valid HTTP"),
+        (ASK + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}", 400, "not valid HTTP"),
+        (ASK + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}", 400, "not valid HTTP"),
+        (ASK.replace(b"\r\n", b"\n") + b"\n", 400, "not valid HTTP"),
+        (ASK + b"a: b\r\n folded\r\n\r\n", 400, "not valid HTTP"),
+    ],
+)
+def test_what_two_servers_might_read_differently_is_refused(port, data, status, message):
+    """So that nothing behind it passes as another request, and the answer says what was wrong."""
+    with connect(port) as connection:
+        connection.sendall(data + HEALTH)
+        answer = read_all(connection)
+    assert status_of(answer) == status
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert message in json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"]
+
+
 # --- too slow ------------------------------------------------------------------------------------------------------
 
 
@@ -399,6 +448,9 @@ def test_only_known_hosts_are_answered_to(port):
     assert ask(b"localhost", b"evil.example") in (400, 421)
     assert ask(b"evil.example", b"localhost") == 400
     assert ask(version=b"1.0") == 200
+    for target, status in ((b"localhost:80", 200), (b"[::1]", 200), (b"evil.example", 421), (b"a@evil.example", 421)):
+        head = b"GET http://%b/v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n" % target
+        assert status_of(exchange(port, head)) == status  # the URL's own host counts
 
 
 def test_hosts_may_be_named():

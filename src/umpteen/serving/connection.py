@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         self._quiet = 0  # bytes since a request began or a body grew
         self._moved = False  # whether the bytes being parsed do either
         self._in_head = False
+        self._upgrade_ignored = False  # whether the request is parsed once more, without Upgrade
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._incoming: Exchange | None = None  # the one whose body is arriving
@@ -135,7 +136,10 @@ class Connection(asyncio.Protocol):
         self._moved = False
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._upgrade_ignored:
+                self._parse_without_upgrade(data[upgrade.args[0] :])
+                return
             self._last()  # this request is answered in HTTP/1.1, and is the last one
         except httptools.HttpParserError:
             if not self._discarding:
@@ -150,6 +154,14 @@ class Connection(asyncio.Protocol):
                 return
         if self._in_head and self._current is None:
             self.connections.wait_for_head(self)
+
+    def _parse_without_upgrade(self, rest: bytes) -> None:
+        """Parses a request once more, without its header Upgrade: the parser takes the body for another protocol."""
+        method, version = self._parser.get_method(), self._parser.get_http_version().encode()
+        headers = [b"%b: %b\r\n" % header for header in self._headers if header[0] != b"upgrade"]
+        self._parser = httptools.HttpRequestParser(self)
+        self._upgrade_ignored = False
+        self.data_received(b"".join([b"%b %b HTTP/%b\r\n" % (method, self._url, version), *headers, b"\r\n", rest]))
 
     def _too_long(self) -> Problem:
         limits = self._limits
@@ -184,6 +196,11 @@ class Connection(asyncio.Protocol):
             self._refuse(Problem(431, "header_too_large", message))
         if len(headers) * 4 + sum(len(name) + len(value) for name, value in headers) > limits.max_header_bytes:
             self._refuse(self._too_long())
+        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in headers):
+            self._refuse(Problem(501, "invalid_http", "the only transfer encoding this server knows is chunked"))
+        if self._parser.should_upgrade() and self._parser.get_method() != b"CONNECT" and _has_body(headers):
+            self._upgrade_ignored = True
+            return
         version = self._parser.get_http_version()
         expects = any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
         keep_alive = version == "1.1" and self._parser.should_keep_alive()
@@ -200,6 +217,9 @@ class Connection(asyncio.Protocol):
 
     def _scope(self, version: str) -> dict[str, Any]:
         url = httptools.parse_url(self._url)
+        if url.host is not None:  # a whole URL, whose host counts, not that of the header
+            host = b"[%b]" % url.host if b":" in url.host else url.host
+            self._headers = [(b"host", host), *(header for header in self._headers if header[0] != b"host")]
         raw = url.path or b"/"
         path = raw.decode("ascii")
         return {
@@ -225,7 +245,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._moved = True
-        if self._incoming is not None:
+        if self._incoming is not None and not self._upgrade_ignored:
             self._incoming.end()
             if not self._incoming.keep_alive:
                 self._last()
@@ -271,7 +291,7 @@ class Connection(asyncio.Protocol):
         self._discarding, self._final_problem = True, problem
         if self._current is not None:
             if self._incoming is not None and not self._incoming.whole:
-                self._incoming.leave()
+                self._incoming.leave(problem)
                 if self._incoming in self._queue:
                     self._queue.remove(self._incoming)
             return
@@ -304,6 +324,10 @@ class Connection(asyncio.Protocol):
     def part_if_idle(self) -> None:
         if self._current is None and not self._discarding:
             self._part()
+
+
+def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
 
 
 def _address(found: Any) -> tuple[str, int] | None:

@@ -6,7 +6,7 @@ import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from umpteen.serving.problems import log
+from umpteen.serving.problems import Problem, log
 
 if TYPE_CHECKING:
     from umpteen.serving.connection import Connection
@@ -32,7 +32,7 @@ class Exchange:
     """
 
     __slots__ = (
-        "_arrival", "_body", "_connection", "_expects", "_head",
+        "_arrival", "_body", "_connection", "_expects", "_fault", "_head",
         "done", "gone", "keep_alive", "scope", "task", "whole",
     )  # fmt: skip
 
@@ -42,6 +42,7 @@ class Exchange:
         self._body: bytes | bytearray = b""
         self._arrival: asyncio.Future[None] | None = None
         self._head = b""
+        self._fault: Problem | None = None
         self.whole = self.gone = self.done = False
         self.task: asyncio.Task[None] | None = None
 
@@ -73,8 +74,9 @@ class Exchange:
         self.whole = True
         self._wake()
 
-    def leave(self) -> None:
-        self.gone = True
+    def leave(self, fault: Problem | None = None) -> None:
+        """No more of the request will arrive: the client has left, or sent something wrong."""
+        self.gone, self._fault = True, fault
         self._wake()
 
     def _wake(self) -> None:
@@ -91,6 +93,8 @@ class Exchange:
             self._connection.resume_reading()
             self._arrival = asyncio.get_running_loop().create_future()
             await self._arrival
+        if self._fault is not None:  # a new one: its traceback would keep the request in memory
+            raise Problem(self._fault.status, self._fault.type, self._fault.message)
         if self.gone:
             return {"type": "http.disconnect"}
         body, self._body = bytes(self._body), b""
