@@ -433,7 +433,16 @@ def test_numbers_without_bound_are_refused_by_file_and_field(one, field, text, v
         ),
         (
             lambda m: m["parts"]["names"]["arrays"]["data"].update(shape=[2**62, 2**62]),
-            "parts.names.arrays.data.bytes must be",
+            "parts.names.arrays.data.shape must not be larger than any memory",
+        ),
+        (
+            lambda m: m["parts"]["names"]["arrays"]["data"].update(shape=[2**62, 0, 2**62], bytes=192),
+            "parts.names.arrays.data.shape must not be larger than any memory",
+        ),
+        (lambda m: m.update(chosen=[0] * 270_000), "beside parts there must be at most 262,144 values"),
+        (
+            lambda m: m["parts"]["names"]["scalars"].update(x=[[0.5] * 100] * 2700),
+            "parts.names.scalars must have at most 262,144 values",
         ),
         (lambda m: m["parts"]["names"]["arrays"]["data"].update(dtype="O"), "arrays.data.dtype must be one of uint8"),
         (lambda m: m["parts"]["names"]["arrays"]["data"].update(dtype=[]), "arrays.data.dtype must be one of uint8"),
@@ -446,6 +455,30 @@ def test_fields_of_a_manifest_are_named(one, change, rule):
     with pytest.raises(ModelCorruptError) as error:
         umpteen.load(one)
     assert f"manifest.json: {rule}" in str(error.value).replace("parts.names.arrays.data.dtype", "arrays.data.dtype")
+
+
+@pytest.mark.parametrize("checksums", [False, True])
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (
+            lambda text: '{"n_labels": 41,' + text[1:],
+            "a key must stand once in an object, but 'n_labels' is twice",
+        ),
+        (lambda text: text.replace('"scalars":', '"scalars": {}, "scalars":', 1), "'scalars' is twice"),
+        (lambda text: "\ufeff" + text, "not valid JSON"),
+        (lambda text: text + "\0", "not valid JSON"),
+        (lambda text: '{"x": [' + "{}," * 1_100_000 + "{}]," + text[1:], "at most 1,048,576 objects and lists"),
+    ],
+)
+def test_a_manifest_is_read_in_one_way_only(one, change, rule, checksums):
+    """Two readers might choose different values of a key, or encodings; and many empty objects fill the memory."""
+    (one / MANIFEST).write_text(change((one / MANIFEST).read_text()))
+    with pytest.raises(ModelCorruptError, match=re.escape(rule)):
+        umpteen.load(one, checksums=checksums)
+    (one / MANIFEST).write_text((one / MANIFEST).read_text(), encoding="utf-16")
+    with pytest.raises(ModelCorruptError, match="not valid JSON|objects and lists"):
+        umpteen.load(one, checksums=checksums)
 
 
 def test_every_number_of_a_manifest_may_be_large(one):

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ READABLE = (1, 2)
 CHECKSUM = "manifest_sha256"
 #: How deep the entries of a JSON file may be nested: more than a blend's member with a candidate tree needs.
 MOST_LEVELS = 32
+#: How many objects and lists a JSON file may have: those of 50,000 shards. Each takes far more memory than its two
+#: characters.
+MOST_OBJECTS = 1 << 20
+#: How many values the manifest may have beside parts and shards: it is copied whenever a model is.
+MOST_VALUES = 1 << 18
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -64,6 +70,8 @@ def parse_manifest(file: object, content: bytes, *, checksums: bool = False) -> 
         )
     _require(file, isinstance(manifest.get("complete"), bool), "complete must be true or false")
     _check_shards(file, manifest)
+    header = {key: value for key, value in manifest.items() if key not in ("parts", "shards", "planned")}
+    _require(file, not _has_many_values(header), f"beside parts there must be at most {MOST_VALUES:,} values")
     parts = manifest.get("parts")
     _require(file, isinstance(parts, dict), "parts must be an object")
     for name, record in parts.items():  # type: ignore[union-attr]
@@ -130,6 +138,8 @@ def check_record(file: object, record: Any, version: int, where: str = "") -> No
     """Compares a part's record with its grammar; `where` is its place in the file."""
     good = isinstance(record, dict) and isinstance(record.get("scalars"), dict)
     _require(file, good and isinstance(record.get("arrays"), dict), f"{where}scalars and arrays must be objects")
+    many = _has_many_values(record["scalars"])
+    _require(file, not many, f"{where}scalars must have at most {MOST_VALUES:,} values, but have more")
     for key, entry in record["arrays"].items():
         at = f"{where}arrays.{key}"
         _require(file, bool(NAME.fullmatch(key)), f"{at:.200}: an array's name must match {NAME.pattern}")
@@ -138,6 +148,9 @@ def check_record(file: object, record: Any, version: int, where: str = "") -> No
         _require(file, isinstance(dtype, str) and dtype in DTYPES, f"{at}.dtype must be one of {', '.join(DTYPES)}")
         good = isinstance(shape, list) and len(shape) <= 4 and all(_is_count(n) for n in shape)
         _require(file, good, f"{at}.shape must be at most four counts")
+        # NumPy multiplies them, leaving out zeros.
+        good = math.prod(n or 1 for n in shape) < 2**60
+        _require(file, good, f"{at}.shape must not be larger than any memory, but is {shape}")
         good = isinstance(sha256, str) and bool(_SHA256.fullmatch(sha256))
         _require(file, good, f"{at}.sha256 must be 64 hexadecimal digits")
         found, size = entry.get("bytes"), size_of(entry, version)
@@ -153,18 +166,34 @@ def _require(file: object, condition: bool, rule: str) -> None:
         raise ModelCorruptError(f"{file}: {rule}")
 
 
+class _Twice(Exception):
+    """A key that an object has twice."""
+
+
 class _Unbounded(Exception):
     """A number that does not fit into 64 bits."""
 
 
 def parse_json(file: object, content: bytes) -> dict[str, Any]:
-    """A JSON object whose numbers are finite and have at most 64 bits."""
+    """A JSON object in UTF-8, each key once, whose numbers are finite and have at most 64 bits."""
+    if (n_objects := content.count(b"{") + content.count(b"[")) > MOST_OBJECTS:
+        raise ModelCorruptError(
+            f"{file}: must have at most {MOST_OBJECTS:,} objects and lists, but has {n_objects:,}"
+        )
     try:
-        value = json.loads(content, parse_int=_integer, parse_float=_number, parse_constant=_refuse)
+        value = json.loads(
+            content.decode(),  # json itself would guess at other encodings
+            parse_int=_integer,
+            parse_float=_number,
+            parse_constant=_refuse,
+            object_pairs_hook=_object,
+        )
     except _Unbounded as error:
         raise ModelCorruptError(
             f"{file}: {_find_number(content):.200} must be a finite number of at most 64 bits, but is {error!s:.40}"
         ) from None
+    except _Twice as error:
+        raise ModelCorruptError(f"{file}: a key must stand once in an object, but {error!s:.80} is twice") from None
     except (ValueError, RecursionError) as error:
         raise ModelCorruptError(f"{file}: not valid JSON ({error})") from error
     if not isinstance(value, dict):
@@ -172,6 +201,19 @@ def parse_json(file: object, content: bytes) -> dict[str, Any]:
     if _is_deep(value):
         raise ModelCorruptError(f"{file}: its entries may be nested {MOST_LEVELS} deep, but are deeper")
     return value
+
+
+def _has_many_values(value: Any) -> bool:
+    """Whether there are so many that copying them would take long."""
+    n, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        below = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        n += len(below)
+        if n > MOST_VALUES:
+            return True
+        pending += below
+    return False
 
 
 def _is_deep(value: dict[str, Any]) -> bool:
@@ -183,6 +225,14 @@ def _is_deep(value: dict[str, Any]) -> bool:
         if not level:
             return False
     return True
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # readers would differ about which of the values counts
+        [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
+        raise _Twice(repr(key))
+    return found
 
 
 def _integer(text: str) -> int:
