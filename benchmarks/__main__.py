@@ -16,11 +16,14 @@ from benchmarks.runner.figures import keep_figures, merge_figures, read_figures
 from benchmarks.runner.page import write_page
 from umpteen.cli.compare import (
     ROUNDS,
+    SEEDS,
     CalibrateOption,
     LauncherOption,
     RoundsOption,
+    SeedsOption,
     StudiesOption,
     TimeoutOption,
+    refuse_rounds_of_seeds,
     run_comparison,
 )
 from umpteen.cli.main import run_app
@@ -49,6 +52,7 @@ def run(
     ] = None,
     threads: ThreadsOption = None,
     rounds: RoundsOption = ROUNDS,
+    seeds: SeedsOption = SEEDS,
     timeout: TimeoutOption = None,
     launcher: LauncherOption = "",
     calibrate: CalibrateOption = False,
@@ -69,7 +73,8 @@ def run(
     """
     described = read_config(config)
     contestants = described.contestants if only is None else described.choose(only)
-    conditions = Conditions(threads, rounds, timeout, launcher=launcher)
+    refuse_rounds_of_seeds(rounds, seeds)
+    conditions = Conditions(threads, rounds, timeout, launcher=launcher, seeds=seeds)
     found = run_comparison(
         described.contest(data_root()), contestants, output, conditions, calibrate=calibrate, studies=studies
     )

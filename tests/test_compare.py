@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 import umpteen
 from umpteen.cli.main import app
 from umpteen.comparing import studies
-from umpteen.comparing.page import render
+from umpteen.comparing.page import find_best_runs, render
 from umpteen.comparing.programs import Contestant, create_environment, parse_contestants, peer_python
-from umpteen.comparing.running import Conditions, Contest, compare, last_line
+from umpteen.comparing.running import Conditions, Contest, compare, last_line, unpack_hits
 from umpteen.errors import ParamError, UmpteenError
 from umpteen.evaluation import report
 
@@ -151,7 +151,7 @@ def test_the_page_is_whole_and_needs_nothing_else(compared):
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
     for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         ET.fromstring(drawing)
-    for title in ("Accuracy", "Time and memory", "Failed", "Time, accuracy, size", "Head and tail",
+    for title in ("Accuracy", "How sure", "Time and memory", "Failed", "Time, accuracy, size", "Head and tail",
                   "Weights and pruning", "How many trees", "Can the probabilities be trusted?",
                   "Mistakes"):  # fmt: skip
         assert f"<h2>{title}</h2>" in text
@@ -268,6 +268,54 @@ def is_running(job: Path) -> bool:
             if str(job).encode() in process.read_bytes():
                 return True
     return False
+
+
+def small_contest() -> Contest:
+    train, test = (
+        umpteen.make_synthetic(300, 200, 12, labels_per_row=3, features_per_row=20, seed=7, part=part)
+        for part in ("train", "test")
+    )
+    return Contest("small", train, test.X, test.Y)
+
+
+def test_seeds_train_anew(tmp_path):
+    seen = []
+    contestants = parse_contestants(["fastxml:n_trees=2,centroid"])
+    result = compare(small_contest(), contestants, tmp_path, Conditions(seeds=3, threads=1), seen.append)
+    forest, centroid = result["runs"]
+    assert forest["over_runs"]["seeds"] == [0, 1, 2]
+    assert centroid["over_runs"]["seeds"] == [None] * 3  # it draws no random numbers
+    each = [run["metrics"]["P@1"] for run in seen if run["program"] == "fastxml"]
+    assert len(set(each)) > 1  # each run shows its own figures
+    for seed, p in enumerate(each):
+        model = umpteen.FastXML(n_trees=2, seed=seed).fit(small_contest().train.X, small_contest().train.Y)
+        labels = model.predict_topk(small_contest().test_X, 5)[0]
+        assert p == pytest.approx(umpteen.evaluate(small_contest().test_Y, labels)["P@1"])
+    assert forest["over_runs"]["mean"]["P@1"] == pytest.approx(np.mean(each))
+    assert forest["over_runs"]["deviation"]["P@1"] == pytest.approx(np.std(each, ddof=1))
+    assert centroid["over_runs"]["deviation"]["P@1"] == 0
+    assert f"{np.mean(each):.2f} ± {np.std(each, ddof=1):.2f}" in render(result)
+    with pytest.raises(ParamError, match="fastxml:seed=… is not possible with several seeds"):
+        compare(small_contest(), parse_contestants(["fastxml:seed=3"]), tmp_path, Conditions(seeds=2))
+    with pytest.raises(ParamError, match="--rounds and --seeds cannot both be above 1, but are 2 and 3"):
+        run("compare", tmp_path, tmp_path, "--rounds", 2, "--seeds", 3)
+
+
+def test_only_what_is_significantly_best_is_marked(tmp_path):
+    contestants = parse_contestants(["dismec,dismec:prune=0.011,dismec:prune=2"])
+    result = compare(small_contest(), contestants, tmp_path, Conditions(threads=1))
+    found = {each["name"]: each for each in result["runs"]}
+    low, high = found["dismec prune=2"]["intervals"]["P@1"]
+    assert low < found["dismec prune=2"]["metrics"]["P@1"] < high
+    test = result["tests"]["P@5"]
+    assert test["best"] != "dismec prune=2"
+    assert find_best_runs(result["tests"], "P@5") == {"dismec", "dismec prune=0.011"}
+    assert find_best_runs({"P@5": {"best": "a", "p": {"b": 0.4}}}, "P@5") == set()
+    marked = re.findall(r"<td class=best>([^<]*)</td>", render(result).split("<h2>How sure</h2>")[0])
+    assert f"{found['dismec prune=2']['metrics']['P@5']:.2f}" not in marked
+    assert f"{found['dismec']['metrics']['P@5']:.2f}" in marked
+    hits = unpack_hits(found["dismec"]["hits"])
+    assert 100 * hits[:, 0].mean() == pytest.approx(found["dismec"]["metrics"]["P@1"])
 
 
 def test_names_and_settings():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 from benchmarks.__main__ import app
 from benchmarks.runner import figures
@@ -14,7 +15,9 @@ from typer.testing import CliRunner
 
 import umpteen
 from umpteen.comparing.programs import parse_contestants
+from umpteen.comparing.running import pack_bytes, pack_hits
 from umpteen.errors import UmpteenError
+from umpteen.evaluation.significance import score_hits
 
 from .conftest import ROOT, data_root
 
@@ -47,7 +50,10 @@ def test_figures_are_kept_for_the_page(tmp_path, has_bibtex):
     run("results", "--results", tmp_path / "kept", "--published", ROOT / "benchmarks" / "published.json",
         "--output", tmp_path / "page.md")  # fmt: skip
     page = (tmp_path / "page.md").read_text()
-    assert f"| centroid | **{kept['runs'][0]['metrics']['P@1']:.2f}**" in page
+    assert f"| centroid | {kept['runs'][0]['metrics']['P@1']:.2f} /" in page  # alone it is not the best of several
+    low, high = kept["runs"][0]["intervals"]["P@1"]
+    assert f"| centroid | {low:.1f} to {high:.1f} |" in page
+    assert "`python -m benchmarks run benchmarks/b.toml --result benchmarks/results/b.json`" in page
     assert "busy with other things too, so no times" in page
     (tmp_path / "b.toml").write_text('methods = ["centroid"]\nspeed = 1\n')
     with pytest.raises(UmpteenError, match=r"needs a name, and knows no keys but .* it has \['speed'\]"):
@@ -165,6 +171,46 @@ def test_the_baseline_runs_with_whatever_is_chosen():
     old = {"data": {"name": "a"}, "baseline": "omikuji", "runs": runs}
     new = old | {"runs": [{"name": "dismec", "at": 2}, {"name": "omikuji", "at": 2}]}
     assert figures.merge_figures(old, new)["runs"] == [{"name": "omikuji", "at": 1}, {"name": "dismec", "at": 2}]
+
+
+def test_a_run_taken_anew_without_times_keeps_the_old_ones_if_it_is_the_same():
+    def keep(value, **more):
+        return {"data": {"name": "a"}, "runs": [{"name": "x", "metrics": {"P@1": value}, **more}]}
+
+    old = keep(12.3457, train_seconds=7, taken="then", timed=True)
+    new = keep(12.345678, hits="H", taken="now", timed=False)
+    (run,) = figures.merge_figures(old, new)["runs"]
+    assert run == old["runs"][0] | {"hits": "H"}
+    (run,) = figures.merge_figures(old, keep(12.35, taken="now", timed=False))["runs"]
+    assert run == {"name": "x", "metrics": {"P@1": 12.35}, "taken": "now", "timed": False}
+
+
+def test_bold_is_what_kept_hits_show_to_be_best(tmp_path):
+    random = np.random.default_rng(3)
+    n_true = np.ones(500, np.int64)
+    runs = []
+    for name, rate in (("dismec", 0.8), ("ppdsparse", 0.79), ("centroid", 0.5)):
+        hits = np.zeros((500, 5), bool)
+        hits[:, 0] = random.random(500) < rate
+        metrics = {key: each.value for key, each in score_hits(hits, n_true).items()}
+        metrics |= {f"PSP@{k}": 1.0 for k in (1, 3, 5)}
+        intervals = dict.fromkeys(metrics, (1, 2))
+        stamps = dict.fromkeys(figures.STAMPS, 1) | {"taken": "2026-01-02T03:04:05+00:00", "baseline": None}
+        stamps["machine"] = dict.fromkeys(("cpu", "cores", "memory_bytes", "simd", "system", "python"), 1)
+        run = {"name": name, "program": name, "peer": False, "status": "done", "metrics": metrics, "model_bytes": 1}
+        runs.append(run | {"hits": pack_hits(hits), "intervals": intervals, **stamps})
+    data = {"name": "a", "train_rows": 1, "test_rows": 500, "n_features": 1, "n_labels": 5, "labels_per_row": 1,
+            "n_true": pack_bytes(n_true)}  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps({"format": 2, "data": data, "runs": runs}))
+    page = write_page(tmp_path, ROOT / "benchmarks" / "published.json")
+    first = {run["name"]: f"{run['metrics']['P@1']:.2f}" for run in runs}
+    for name in ("dismec", "ppdsparse"):
+        assert f"| {name} | **{first[name]}** /" in page
+    assert f"| centroid | {first['centroid']} /" in page
+    assert re.search(r"\| centroid \| 1.0 to 2.0 .* \| < 0.01 / < 0.01 / < 0.01 \|", page)
+    del runs[1]["hits"]  # a run that cannot be tested is not bold
+    (tmp_path / "a.json").write_text(json.dumps({"format": 2, "data": data, "runs": runs}))
+    assert f"| ppdsparse | {first['ppdsparse']} /" in write_page(tmp_path, ROOT / "benchmarks" / "published.json")
 
 
 def test_a_baseline_taken_anew_alone_is_kept():

@@ -2,8 +2,9 @@
 
 {"format": 2, "data": {…}, "runs": [{"name": …, "taken": …, "machine": {…}, …}, …]}
 
-Each run has a date, a machine, versions and a seed of its own: some are taken anew while the others stay. In format 1
-they stood once, for all runs of a file.
+A run has metrics, their intervals, recall by tenths of the labels (`deciles`) and which of its predictions were right
+(`hits`), so that any two runs of a file can be tested against each other. Each run has a date, a machine, versions
+and a seed of its own: some are taken anew while the others stay. In format 1 they stood once, for all runs of a file.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from umpteen.errors import DataError
 FORMAT = 2
 #: What a comparison states once, and figures of each run; its program's version and seed are the run's anyway.
 STAMPS = ("taken", "machine", "threads", "rounds", "umpteen_version", "baseline", "timed")
+#: What figures kept before had not.
+_LATER = ("intervals", "hits", "deciles", "over_runs")
 _TIMES = (
     "train_seconds", "train_cpu_seconds", "predict_seconds", "predict_ms_per_row", "predict_cpu_seconds",
     "predict_cpu_ms_per_row", "load_seconds", "single_ms",
@@ -27,12 +30,16 @@ Figures = dict[str, Any]
 
 
 def keep_figures(result: dict[str, Any], *, times: bool = True) -> Figures:
-    """A result without studies and deciles; and without times, where the machine was busy with other things too."""
+    """A result without studies; and without times, where the machine was busy with other things too."""
     dropped = {"studies", *(() if times else (*_TIMES, "relative"))}
     runs = []
     for run in result["runs"]:
         kept = {key: value for key, value in run.items() if key not in dropped}
         if "metrics" in kept:
+            kept["deciles"] = {
+                key: [decile[key] for decile in kept["metrics"]["by_decile"]]
+                for key in ("lowest_frequency", "highest_frequency", "recall@5")
+            }
             kept["metrics"] = {key: value for key, value in kept["metrics"].items() if key != "by_decile"}
         runs.append(kept)
     return _stamp_runs(result | {"runs": runs, "timed": times})
@@ -44,14 +51,27 @@ def _stamp_runs(result: dict[str, Any]) -> Figures:
 
 
 def merge_figures(old: Figures, new: Figures) -> Figures:
-    """Kept figures with some runs taken anew; the others stay as they are, with their dates and machines."""
+    """Kept figures with some runs taken anew; the others stay as they are, with their dates and machines. So does a
+    run that was taken anew without times and has the same metrics: it only gets what was not kept before."""
     if old["data"]["name"] != new["data"]["name"]:
         raise DataError(f"the figures kept are of {old['data']['name']}, these are of {new['data']['name']}")
     taken = {run["name"]: run for run in new["runs"]}
     if len(taken) > 1 and any(run["name"] == BASELINE for run in old["runs"]):
         taken.pop(BASELINE, None)  # it ran for the others' times to be given in its own; what is kept of it stays
-    kept = [taken.pop(run["name"], run) for run in old["runs"]]
+    kept = [_renew(run, taken.pop(run["name"])) if run["name"] in taken else run for run in old["runs"]]
     return new | {"runs": [*kept, *taken.values()]}
+
+
+def _renew(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    same = "metrics" in old and _rounded(old["metrics"]) == _rounded(new.get("metrics", {}))
+    if not same or new.get("timed", True):
+        return new
+    return old | {key: new[key] for key in _LATER if key in new}
+
+
+def _rounded(metrics: dict[str, Any]) -> dict[str, float]:
+    """To the digits that files have."""
+    return {key: float(f"{value:.6g}") for key, value in metrics.items() if "@" in key}
 
 
 def read_figures(path: Path) -> Figures | None:

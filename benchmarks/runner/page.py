@@ -8,15 +8,19 @@ omikuji's), model_bytes, note. One of a paper also names its table and its row o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.common import table
 from benchmarks.runner.figures import read_figures, read_json
-from umpteen.comparing.page import describe_machine, describe_time
+from umpteen.comparing.page import describe_machine, describe_time, format_metric, format_p
 from umpteen.comparing.programs import BASELINE
+from umpteen.comparing.running import unpack_bytes, unpack_hits
 from umpteen.evaluation.metrics import KS
+from umpteen.evaluation.significance import compare_with_best, find_best, score_hits
 from umpteen.memory import format_bytes
 
 
@@ -26,7 +30,7 @@ def write_page(folder: Path, published: Path) -> str:
     for path in sorted(folder.glob("*.json")):
         result = read_figures(path)
         if result is not None:
-            found.setdefault(result["data"]["name"], []).append(result)
+            found.setdefault(result["data"]["name"], []).append(result | {"file": path.stem})
     others = read_json(published)
     entries, sources = others["entries"], others["sources"]
     here = {entry["data"] for entry in entries} & set(found)
@@ -40,10 +44,17 @@ def write_page(folder: Path, published: Path) -> str:
         "of different machines do not. Methods have their default settings but for those named. Memory is what "
         "training takes beyond the data, beside what the method states before it starts; the last column is the time "
         "of a row among all test rows, and of one row asked for alone.",
+        "In bold are the best P and nDCG, and all that the test rows cannot tell from them (p of 0.05 or more; see "
+        "*how sure*), unless that is everybody. Where figures are mean ± standard deviation, programs were trained "
+        "anew with several seeds. *How sure* has the 95 % interval of the bootstrap over test rows, and p: how often "
+        "chance alone makes a difference from the best as large as the one seen, by flipping the signs of the rows' "
+        "differences, corrected for the number of programs (Holm). *Tail* is recall@5 by tenths of the labels, "
+        "frequent to rare. Under each set stands the command that takes its figures. Runs that are kept from before "
+        "these were counted have neither intervals nor tests.",
         *(_section(of_data, entries, sources) for of_data in found.values()),
         "## Sets that are not here",
         "What papers print of sets that have no figures above.",
-        _published([entry for entry in entries if entry["data"] not in here], sources, with_data=True),
+        _published([each for each in entries if each["kind"] == "paper" and each["data"] not in here], sources, True),
         "## Sources",
         "\n".join(f"- {each['short']}: {each['title']}" for each in sources.values()),
     ]
@@ -61,14 +72,18 @@ def _section(results: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]
             dropped = () if run["baseline"] == BASELINE else ("relative",)
             runs.setdefault(run["name"], {key: value for key, value in run.items() if key not in dropped})
     done = [run for run in runs.values() if run["status"] == "done"]
+    gains = _gains(done, data)
     parts = [
         f"## {data['name']}",
         f"{data['train_rows']:,} training and {data['test_rows']:,} test rows, {data['n_features']:,} features, "
         f"{data['n_labels']:,} labels, {data['labels_per_row']:.2f} a row.",
-        _ours([run for run in done if not run["peer"]], done, here),
+        _ours([run for run in done if not run["peer"]], done, here, gains),
         _peers([run for run in done if run["peer"]], here),
         _published([entry for entry in here if entry["kind"] != "peer"], sources),
+        _certainty(done, gains),
+        _tail(done),
         _origins(list(runs.values())),
+        *(_command(result["file"], runs.values()) for result in results),
         *(f"{run['name']} failed: `{run['error']}`" for run in runs.values() if run["status"] == "failed"),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -91,16 +106,65 @@ def _origins(runs: Sequence[dict[str, Any]]) -> str:
     return "<br>".join(lines)
 
 
-def _ours(runs: Sequence[dict[str, Any]], done: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> str:
+def _gains(done: Sequence[dict[str, Any]], data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Metric -> run -> what each test row adds to it, of the runs whose hits are kept."""
+    if "n_true" not in data:
+        return {}
+    n_true = unpack_bytes(data["n_true"]).astype(np.int64)
+    scores = {run["name"]: score_hits(unpack_hits(run["hits"]), n_true) for run in done if "hits" in run}
+    metrics = next(iter(scores.values()), {})
+    return {metric: {name: each[metric].gain for name, each in scores.items()} for metric in metrics}
+
+
+def _best_is_tested(done: Sequence[dict[str, Any]], metric: str, gains: dict[str, Any]) -> bool:
+    return max(done, key=lambda run: run["metrics"][metric])["name"] in gains
+
+
+def _certainty(done: Sequence[dict[str, Any]], gains: dict[str, dict[str, Any]]) -> str:
+    """Intervals of precision, and how likely a run differs from the best by chance alone."""
+    keys = [f"P@{k}" for k in KS]
+    tests = {key: compare_with_best(gains[key]) for key in keys if len(gains.get(key, ())) > 1}
+    rows = []
+    for run in done:
+        if "intervals" in run and run["name"] in gains.get("P@1", ()):
+            spans = ["{:.1f} to {:.1f}".format(*run["intervals"][key]) for key in (*keys, "PSP@5")]
+            p = [format_p(tests[key][1][run["name"]]) if run["name"] in tests[key][1] else "best" for key in tests]
+            rows.append([run["name"], *spans, " / ".join(p)])
+    header = ["how sure", *(f"{key}, 95 %" for key in (*keys, "PSP@5")), "p of P@1 / 3 / 5"]
+    return table(header, rows) if rows else ""
+
+
+def _tail(done: Sequence[dict[str, Any]]) -> str:
+    """Recall by tenths of the labels."""
+    kept = [run for run in done if "deciles" in run]
+    if not kept:
+        return ""
+    spans = zip(kept[0]["deciles"]["lowest_frequency"], kept[0]["deciles"]["highest_frequency"], strict=True)
+    header = ["tail: training rows of a label", *(f"{b:,}" if a == b else f"{b:,} to {a:,}" for a, b in spans)]
+    return table(header, [[run["name"], *(f"{each:.1f}" for each in run["deciles"]["recall@5"])] for run in kept])
+
+
+def _command(file: str, runs: Iterable[dict[str, Any]]) -> str:
+    seeds = max((len(run["over_runs"]["seeds"]) for run in runs if "over_runs" in run), default=1)
+    more = f" --seeds {seeds}" if seeds > 1 else ""
+    return f"`python -m benchmarks run benchmarks/{file}.toml --result benchmarks/results/{file}.json{more}`"
+
+
+def _ours(
+    runs: Sequence[dict[str, Any]],
+    done: Sequence[dict[str, Any]],
+    here: Sequence[dict[str, Any]],
+    gains: dict[str, dict[str, Any]],
+) -> str:
     """Each of our methods beside what its own paper prints, and the best peer of the same comparison."""
     if not runs:
         return ""
     header = ["method", "P@1 / 3 / 5", "its paper", "nDCG@1 / 3 / 5"]
     header += ["PSP@1 / 3 / 5", "O", "memory (stated)", "model", "ms a row: of many, one"]
-    keys = [f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in KS]
-    best = {key: max(run["metrics"][key] for run in done) for key in keys}
+    best = {key: find_best(of) for key, of in gains.items() if _best_is_tested(done, key, of)}
     rows = []
-    for run in runs:
+    programs = list(dict.fromkeys(run["program"] for run in runs))  # a program's settings stand together
+    for run in sorted(runs, key=lambda run: programs.index(run["program"])):
         own = [entry for entry in here if entry.get("method") == entry["source"] == run["program"]]
         rows.append(
             [
@@ -181,16 +245,16 @@ def _asking(run: dict[str, Any]) -> str:
     return f"{run['predict_ms_per_row']:.3f}, {run['single_ms']['p50']:.2f}"
 
 
-def _triple(run: dict[str, Any], name: str, best: dict[str, float] | None = None) -> str:
+def _triple(run: dict[str, Any], name: str, best: dict[str, set[str]] | None = None) -> str:
     cells = []
     for k in KS:
-        value = run["metrics"][f"{name}@{k}"]
-        is_best = best is not None and value == best[f"{name}@{k}"]
-        cells.append(f"**{value:.2f}**" if is_best else f"{value:.2f}")
+        value = format_metric(run, f"{name}@{k}")
+        is_best = run["name"] in (best or {}).get(f"{name}@{k}", ())
+        cells.append(f"**{value}**" if is_best else value)
     return " / ".join(cells)
 
 
-def _published(entries: Sequence[dict[str, Any]], sources: dict[str, Any], *, with_data: bool = False) -> str:
+def _published(entries: Sequence[dict[str, Any]], sources: dict[str, Any], with_data: bool = False) -> str:
     """What others print, and where: papers with table and row; and what authors' programs reached on these files."""
     rows = []
     for entry in sorted(entries, key=lambda entry: (entry["data"] if with_data else "", entry["method"])):

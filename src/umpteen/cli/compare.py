@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,7 +50,13 @@ if TYPE_CHECKING:
 _METHODS = "dismec,ppdsparse,fastxml,centroid"
 _SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5")
 ROUNDS = default_of("umpteen.comparing.running:Conditions", "rounds")
-RoundsOption = Annotated[int, typer.Option("--rounds", help="Runs of each program; medians are shown.", min=1)]
+RoundsOption = Annotated[
+    int, typer.Option("--rounds", help="Runs of each program, for the medians of their times.", min=1)
+]
+SEEDS = default_of("umpteen.comparing.running:Conditions", "seeds")
+SeedsOption = Annotated[
+    int, typer.Option("--seeds", help="Train each program anew with so many seeds; shows mean and deviation.", min=1)
+]
 TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a program is stopped.")]
 LauncherOption = Annotated[
     str, typer.Option("--launcher", metavar="COMMAND", help="What starts each program, such as 'taskset -c 0,1'.")
@@ -83,6 +91,7 @@ def command(
         str | None, typer.Option("--baseline", help="What to compare times with. Default: omikuji, else the first.")
     ] = None,
     rounds: RoundsOption = ROUNDS,
+    seeds: SeedsOption = SEEDS,
     timeout: TimeoutOption = None,
     launcher: LauncherOption = "",
     calibrate: CalibrateOption = False,
@@ -121,6 +130,7 @@ def command(
     from umpteen.comparing.running import Conditions
     from umpteen.errors import ParamError
 
+    refuse_rounds_of_seeds(rounds, seeds)
     contestants = parse_contestants(methods or [_METHODS]) + parse_contestants(peers or [], peers=True)
     if baseline is not None and baseline not in [contestant.name for contestant in contestants]:
         listed = ", ".join(contestant.name for contestant in contestants)
@@ -134,8 +144,15 @@ def command(
     else:
         options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
         contest = contest_of_rows(title, train, test, labels, test_labels, label_names, options, {"A": a, "B": b})
-    conditions = Conditions(threads, rounds, timeout, launcher=launcher, baseline=baseline)
+    conditions = Conditions(threads, rounds, timeout, launcher=launcher, baseline=baseline, seeds=seeds)
     run_comparison(contest, contestants, output, conditions, calibrate=calibrate, studies=studies)
+
+
+def refuse_rounds_of_seeds(rounds: int, seeds: int) -> None:
+    from umpteen.errors import ParamError
+
+    if rounds > 1 and seeds > 1:
+        raise ParamError(f"--rounds and --seeds cannot both be above 1, but are {rounds} and {seeds}")
 
 
 def contest_of_rows(
@@ -215,7 +232,7 @@ def run_comparison(
     console.print(f"[dim]{describe_machine(machine())}[/]")
     try:
         with console.status("running") as status:
-            left = [contestant.name for contestant in contestants] * conditions.rounds
+            left = [contestant.name for contestant in contestants] * conditions.n_runs
 
             def show(entry: dict[str, Any]) -> None:
                 left.remove(entry["name"])
@@ -228,6 +245,7 @@ def run_comparison(
 
             status.update(f"running {left[0]}" if left else "running")
             result = compare(contest, contestants, output, conditions, show)
+            result["command"] = typed_command()
             if studies:
                 study(contest, result, output, calibrate=calibrate)
     except KeyboardInterrupt:
@@ -240,17 +258,26 @@ def run_comparison(
     return result
 
 
+def typed_command() -> str | None:
+    """What was typed to run this; None where it was called from Python."""
+    program = Path(sys.argv[0])
+    if program.name == "__main__.py" and program.parent.name == "benchmarks":
+        return shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+    return shlex.join(["umpteen", *sys.argv[1:]]) if program.stem == "umpteen" else None
+
+
 def print_table(console: Any, result: dict[str, Any]) -> None:
     """Prints accuracy, training and prediction as three tables, which fit a terminal."""
-    from umpteen.comparing.page import prediction_cells, training_cells
+    from umpteen.comparing.page import find_best_runs, format_metric, prediction_cells, training_cells
 
     baseline = result["baseline"]
     done = [run for run in result["runs"] if run["status"] == "done"]
     names = [_shown(run["name"]) + (f" [dim]{_shown(run['version'])}[/]" if run["peer"] else "") for run in done]
     if done:
-        best = {key: max(run["metrics"][key] for run in done) for key in _SHOWN}
-        figures = [[(run["metrics"][key], best[key]) for key in _SHOWN] for run in done]
-        quality = [[f"[bold]{a:.2f}[/]" if a == b else f"{a:.2f}" for a, b in row] for row in figures]
+        best = {key: find_best_runs(result.get("tests", {}), key) for key in _SHOWN}
+        figures = [[(format_metric(run, key), run["name"] in best[key]) for key in _SHOWN] for run in done]
+        narrow = [[(value.replace(" ", ""), bold) for value, bold in row] for row in figures]
+        quality = [[f"[bold]{value}[/]" if bold else value for value, bold in row] for row in narrow]
         console.print(_table(_SHOWN, names, quality))
         for header, rows in (training_cells(done, baseline), prediction_cells(done)):
             console.print(_table(header, names, rows))

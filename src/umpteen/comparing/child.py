@@ -43,10 +43,17 @@ class Program:
 
     package: str
     unit = True
+    #: The name of the program's own setting for seeds, where it has one.
+    seed_setting: str | None = None
 
-    def __init__(self, data: Path, model: Path, threads: int, top_k: int, params: dict[str, Any]) -> None:
+    def __init__(
+        self, data: Path, model: Path, threads: int, top_k: int, params: dict[str, Any], seed: int | None = None
+    ) -> None:
+        if seed is not None and self.seed_setting is not None:
+            params = {**params, self.seed_setting: seed}
         self.data, self.model, self.threads, self.top_k, self.params = data, model, threads, top_k, params
-        self.seed: int | None = params.get("seed")  # None if not given or not known
+        self.given_seed = seed
+        self.seed: int | None = params.get(self.seed_setting or "seed")  # None if not given or not known
 
     def version(self) -> str:
         from importlib import metadata
@@ -89,7 +96,10 @@ class Umpteen(Program):
         from umpteen.methods import method_class
 
         params = dict(self.params)
-        self.method = method_class(params.pop("method")).make(**params, threads=self.threads)
+        cls = method_class(params.pop("method"))
+        if self.given_seed is not None and "seed" in cls.param_defaults():
+            params["seed"] = self.given_seed
+        self.method = cls.make(**params, threads=self.threads)
         self.seed = self.method.get_params().get("seed")
         estimate = self.method.estimate(self.X, self.Y)
         self.estimate = {"peak_bytes": estimate.peak_bytes, "model_bytes": estimate.model_bytes}
@@ -144,6 +154,7 @@ class NapkinXC(Program):
     """Probabilistic label trees (PLT), or binary relevance (BR)."""
 
     package = "napkinxc"
+    seed_setting = "seed"
 
     def make(self) -> Any:
         from napkinxc import models
@@ -167,6 +178,7 @@ class Pecos(Program):
     """XR-Linear: one tree of linear models. Further parameters go to its indexer."""
 
     package = "libpecos"
+    seed_setting = "seed"
 
     def train(self) -> None:
         from pecos.xmc import Indexer, LabelEmbeddingFactory
@@ -277,6 +289,7 @@ class Sklearn(OneVsRest):
     """OneVsRestClassifier over LinearSVC, labels in parallel threads; the model is a pickle."""
 
     package = "scikit-learn"
+    seed_setting = "random_state"
 
     def train(self) -> None:
         import warnings
@@ -398,7 +411,9 @@ def main() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     job = json.loads(Path(sys.argv[1]).read_text())
     out = Path(job["out"])
-    program = PROGRAMS[job["program"]](Path(job["data"]), out / "model", job["threads"], job["top_k"], job["params"])
+    program = PROGRAMS[job["program"]](
+        Path(job["data"]), out / "model", job["threads"], job["top_k"], job["params"], job["seed"]
+    )
     program.prepare()
     with Usage() as training:
         program.train()

@@ -10,10 +10,13 @@ import numpy as np
 
 from umpteen.evaluation import report
 from umpteen.evaluation.calibration import Reliability
+from umpteen.evaluation.significance import ALPHA, N_FLIPS, N_RESAMPLES
 from umpteen.memory import format_bytes
 
 #: The metrics shown.
 QUALITY = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "coverage@5")
+#: Those whose intervals and tests are.
+_SURE = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
 Colours = dict[str, tuple[str, bool]]
 _THIRD = (345, 270)  # three fit side by side
 
@@ -22,7 +25,7 @@ def render(result: dict[str, Any]) -> str:
     """The page."""
     done = [run for run in result["runs"] if run["status"] == "done"]
     colours = report.pick_colours([run["name"] for run in done])
-    parts = [_introduction(result), _quality(done)]
+    parts = [_introduction(result), _quality(result, done), _certainty(result, done)]
     if done:
         parts += [_cost(result, done), _failures(result), _bubbles(done, colours), _tail(result, done, colours)]
         parts += [_linear(done, colours), _forests(done, colours), _calibration(done), _mistakes(result)]
@@ -40,6 +43,23 @@ def describe_machine(machine: dict[str, Any]) -> str:
 
 def describe_time(taken: str) -> str:
     return f"{taken[:10]} {taken[11:16]} UTC"
+
+
+def find_best_runs(tests: dict[str, Any], metric: str) -> set[str]:
+    """The best run and those that test rows cannot tell from it; none if that is all of them, or without tests."""
+    if metric not in tests:
+        return set()
+    p = tests[metric]["p"]
+    tied = {name for name, value in p.items() if value >= ALPHA}
+    return {tests[metric]["best"], *tied} if len(tied) < len(p) else set()
+
+
+def format_metric(run: dict[str, Any], metric: str) -> str:
+    """A metric; of several runs, its mean and deviation."""
+    if "over_runs" not in run:
+        return f"{run['metrics'][metric]:.2f}"
+    over = run["over_runs"]
+    return f"{over['mean'][metric]:.2f} ± {over['deviation'][metric]:.2f}"
 
 
 Cells = tuple[list[str], list[list[str]]]
@@ -107,22 +127,62 @@ def _introduction(result: dict[str, Any]) -> str:
     )
 
 
-def _quality(done: Sequence[dict[str, Any]]) -> str:
+def _quality(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
     if not done:
         return ""
-    rows = [[_title(run), *(f"{run['metrics'][key]:.2f}" for key in QUALITY)] for run in done]
+    rows = [[_title(run), *(format_metric(run, key) for key in QUALITY)] for run in done]
     constants = done[0]["metrics"]["propensity"]
+    several = (
+        f" Mean ± standard deviation of {len(done[0]['over_runs']['seeds'])} trainings."
+        if "over_runs" in done[0]
+        else ""
+    )
     note = (
-        "In percent, on the test rows; best in bold. P@k: the share of the first k labels that is right. nDCG@k: the "
-        f"same, with more weight on early ones. PSP@k: the same, with more weight on rare labels "
+        f"In percent, on the test rows.{several} In bold: the best, and what the test rows cannot tell from it. P@k: "
+        "the share of the first k labels that is right. nDCG@k: the same, with more weight on early ones. PSP@k: the "
+        "same, with more weight on rare labels "
         f"(A={constants['A']:g}, B={constants['B']:g}). coverage@5: the share of labels that is ever found."
     )
-    table = report.table(["", *QUALITY], rows, dict.fromkeys(range(1, len(QUALITY) + 1), "highest"))
+    best = [find_best_runs(result.get("tests", {}), key) for key in QUALITY]
+    marks = {
+        column: {i for i, run in enumerate(done) if run["name"] in names} for column, names in enumerate(best, 1)
+    }
+    table = report.table(["", *QUALITY], rows, marks)
     return report.section("Accuracy", table, report.paragraph(note))
 
 
+def _certainty(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
+    """Intervals, and how likely a run differs from the best by chance alone."""
+    tests = result.get("tests", {})
+    if not done or "intervals" not in done[0]:
+        return ""
+    rows = []
+    for run in done:
+        cells = [_title(run)]
+        for key in _SURE:
+            low, high = run["intervals"][key]
+            cells.append(f"{low:.1f} to {high:.1f}")
+            p = tests.get(key, {"best": run["name"]})
+            cells.append("best" if p["best"] == run["name"] else format_p(p["p"][run["name"]]))
+        rows.append(cells)
+    header = [name for key in _SURE for name in (key, "p")]
+    note = (
+        f"The interval that holds 95 % of what a metric is when as many test rows are drawn again ({N_RESAMPLES:,} "
+        "times); and p, how often chance alone makes a difference from the best program as large as the one seen: "
+        f"the signs of the rows' differences are flipped at random ({N_FLIPS:,} times), and p is corrected for the "
+        f"number of programs (Holm). Below {ALPHA:g} a difference is significant."
+        + (" Of the first training of each program." if "over_runs" in done[0] else "")
+    )
+    command = f"<p>Taken by <code>{html.escape(result['command'])}</code></p>" if result.get("command") else ""
+    return report.section("How sure", report.table(["", *header], rows), report.paragraph(note), command)
+
+
+def format_p(p: float) -> str:
+    return "< 0.01" if p < 0.01 else f"{p:.2f}"
+
+
 def _cost(result: dict[str, Any], done: Sequence[dict[str, Any]]) -> str:
-    rounds = result["rounds"]
+    rounds = max(result["rounds"], result.get("seeds", 1))
     training = (
         "Each program ran in a process of its own"
         + (f", {rounds} times in turns; medians" if rounds > 1 else "")

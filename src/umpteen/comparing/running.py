@@ -1,12 +1,14 @@
 """Runs methods and peers on one data set, each in a process of its own, and judges them alike.
 
 All programs train on the same rows and are measured by the same code (`child.py`). They only write their predictions:
-the metrics are computed here. With several rounds, programs take turns. One that is not installed, fails or takes too
-long is part of the result, with the last line it printed.
+the metrics are computed here, with intervals and tests of whether programs differ. With several rounds or seeds,
+programs take turns, and each run is judged. A program that is not installed, fails or takes too long is part of the
+result, with the last line it printed.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime
 import itertools
@@ -21,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +40,9 @@ from umpteen.data.matrix import Csr
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts
 from umpteen.data.xc_text import write_xc
-from umpteen.evaluation.metrics import KS, evaluate
+from umpteen.errors import ParamError
+from umpteen.evaluation.metrics import KS, evaluate, find_hits
+from umpteen.evaluation.significance import RowScores, bootstrap_intervals, compare_with_best, score_rows
 from umpteen.threads import resolve_threads
 
 FORMAT = 1
@@ -72,12 +77,17 @@ class Conditions:
     """How programs are run."""
 
     threads: int | None = None
-    rounds: int = 1
+    rounds: int = 1  # runs of each program, for the medians of their times
     timeout: float | None = None  # seconds per program
     n_single: int = 200  # rows to predict one by one
     launcher: str = ""  # a command that starts each program, such as "taskset -c 0,1"
     peers: Path | None = None  # where peers' environments are
     baseline: str | None = None  # what to compare times and sizes with; by default omikuji, else the first
+    seeds: int = 1  # runs of each program, each with a seed of its own: 0, 1, …
+
+    @property
+    def n_runs(self) -> int:
+        return max(self.rounds, self.seeds)
 
 
 def compare(
@@ -92,6 +102,7 @@ def compare(
     `on_run` is called with each run as it ends. Models, predictions and logs stay in ``runs`` beside it.
     """
     conditions = conditions or Conditions()
+    _check_seeds(contestants, conditions)
     result: dict[str, Any] = {
         "format": FORMAT,
         "umpteen_version": __version__,
@@ -99,6 +110,7 @@ def compare(
         "machine": describe_machine(),
         "threads": resolve_threads(conditions.threads),
         "rounds": conditions.rounds,
+        "seeds": conditions.seeds,
         "data": _describe_data(contest),
         "baseline": None,
         "runs": [],
@@ -106,13 +118,14 @@ def compare(
     rounds: dict[str, list[dict[str, Any]]] = {contestant.name: [] for contestant in contestants}
     entries: dict[str, dict[str, Any]] = {}
     with _data_for_children(contest, output, any(c.program == "omikuji" for c in contestants)) as data:
-        for number, contestant in itertools.product(range(conditions.rounds), contestants):
+        for number, contestant in itertools.product(range(conditions.n_runs), contestants):
             name = contestant.name
             if number > 0 and entries[name]["status"] == "failed":
                 continue
             place = run_place(output, name)
             here = place if number == 0 else place.with_name(f"{place.name}.again")
-            rounds[name].append(_run(contestant, data, here, conditions))
+            seed = number if conditions.seeds > 1 else None
+            rounds[name].append(_measure(contest, contestant, data, here, conditions, seed))
             if number > 0:
                 shutil.rmtree(here)
             entries[name] = _judge(contest, contestant, rounds[name], place)
@@ -120,8 +133,20 @@ def compare(
             _set_baseline(result, conditions.baseline)
             write_result(output / "results.json", result)
             if on_run is not None:
-                on_run(entries[name])
+                on_run(_of_run(entries[name], rounds[name][-1]))
+    result["tests"] = _test(contest, result["runs"], output)
+    write_result(output / "results.json", result)
     return result
+
+
+def _check_seeds(contestants: Sequence[Contestant], conditions: Conditions) -> None:
+    if conditions.seeds > 1 and conditions.rounds > 1:
+        raise ParamError(
+            f"seeds and rounds cannot both be above 1, but are {conditions.seeds} and {conditions.rounds}"
+        )
+    for contestant in contestants:
+        if conditions.seeds > 1 and "seed" in contestant.params:
+            raise ParamError(f"{contestant.program}:seed=… is not possible with several seeds: each run has its own")
 
 
 def write_result(path: Path, result: dict[str, Any]) -> None:
@@ -171,6 +196,7 @@ def _describe_data(contest: Contest) -> dict[str, Any]:
         "features_per_row": train.X.nnz / train.n_rows,
         "rows_per_label_median": float(np.median(counts[counts > 0])),
         "features": contest.features,
+        "n_true": pack_bytes(np.minimum(np.diff(contest.test_Y.indptr), max(KS))),
     }
 
 
@@ -198,7 +224,19 @@ def _data_for_children(contest: Contest, output: Path, as_text: bool) -> Iterato
         yield place
 
 
-def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions) -> dict[str, Any]:
+def _measure(
+    contest: Contest, contestant: Contestant, data: Path, place: Path, conditions: Conditions, seed: int | None
+) -> dict[str, Any]:
+    """One run of a program, and what its predictions reach."""
+    run = _run(contestant, data, place, conditions, seed)
+    if run["status"] == "failed":
+        return run
+    labels = read_predictions(place)[0]
+    metrics = evaluate(contest.test_Y, labels, contest.train_counts(), k=KS, **contest.constants)
+    return run | {"metrics": metrics.as_dict()}
+
+
+def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions, seed: int | None) -> dict[str, Any]:
     """One program in a process of its own: what it measured, or why it failed."""
     place.mkdir(parents=True)
     params = contestant.params if contestant.is_peer else {"method": contestant.program, **contestant.params}
@@ -210,6 +248,7 @@ def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions
         "threads": resolve_threads(conditions.threads),
         "top_k": max(KS),
         "n_single": conditions.n_single,
+        "seed": seed,
     }
     (place / "job.json").write_text(json.dumps(job))
     environment = dict(os.environ, PYTHONNOUSERSITE="1")
@@ -273,7 +312,8 @@ def _failed(error: str) -> dict[str, Any]:
 
 
 def _judge(contest: Contest, contestant: Contestant, rounds: list[dict[str, Any]], place: Path) -> dict[str, Any]:
-    """One contestant's entry of the result: medians of its rounds, and the metrics of its predictions."""
+    """One contestant's entry of the result: medians of the times of its runs; metrics, intervals and hits of the
+    first; and the mean and deviation of the metrics over all."""
     run: dict[str, Any] = {
         "name": contestant.name,
         "program": contestant.program,
@@ -293,8 +333,60 @@ def _judge(contest: Contest, contestant: Contestant, rounds: list[dict[str, Any]
         ("predict_cpu_ms_per_row", "predict_cpu_seconds"),
     ):
         run[key] = 1000 * run[seconds] / contest.test_X.shape[0]
-    metrics = evaluate(contest.test_Y, read_predictions(place)[0], contest.train_counts(), k=KS, **contest.constants)
-    return run | {"metrics": metrics.as_dict()}
+    if len(rounds) > 1:
+        run["over_runs"] = _spread([each["metrics"] for each in rounds]) | {
+            "seeds": [each["seed"] for each in rounds]
+        }
+    labels = read_predictions(place)[0]
+    intervals = bootstrap_intervals(_score_rows(contest, labels))
+    return run | {"intervals": intervals, "hits": pack_hits(find_hits(contest.test_Y, labels))}
+
+
+def _of_run(entry: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+    """An entry with the metrics and times of one run."""
+    return entry | {key: last[key] for key in ("metrics", "train_seconds", "seed") if key in last}
+
+
+def _spread(metrics: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and standard deviation (of a sample) of each metric over runs."""
+    names = [name for name in metrics[0] if "@" in name]
+    values = {name: [each[name] for each in metrics] for name in names}
+    return {
+        "mean": {name: statistics.fmean(each) for name, each in values.items()},
+        "deviation": {name: statistics.stdev(each) for name, each in values.items()},
+    }
+
+
+def _score_rows(contest: Contest, labels: NDArray[np.int32]) -> dict[str, RowScores]:
+    return score_rows(contest.test_Y, labels, contest.train_counts(), **contest.constants)
+
+
+def _test(contest: Contest, runs: Sequence[dict[str, Any]], output: Path) -> dict[str, Any]:
+    """For each metric the best run, and how likely each other differs from it by chance alone; see `significance`."""
+    done = [run["name"] for run in runs if run["status"] == "done"]
+    scores = {name: _score_rows(contest, read_predictions(run_place(output, name))[0]) for name in done}
+    tests = {}
+    for metric in next(iter(scores.values())) if len(done) > 1 else ():
+        best, p = compare_with_best({name: each[metric].gain for name, each in scores.items()})
+        tests[metric] = {"best": best, "p": p}
+    return tests
+
+
+def pack_hits(hits: NDArray[np.bool_]) -> str:
+    """Which predictions are right, n_rows x 5, as text: a byte per row, compressed."""
+    return pack_bytes(hits @ (1 << np.arange(hits.shape[1])))
+
+
+def unpack_hits(text: str, width: int = max(KS)) -> NDArray[np.bool_]:
+    return (unpack_bytes(text)[:, None] >> np.arange(width) & 1).astype(bool)
+
+
+def pack_bytes(values: NDArray[Any]) -> str:
+    return base64.b64encode(zlib.compress(values.astype(np.uint8).tobytes(), 9)).decode()
+
+
+def unpack_bytes(text: str) -> NDArray[np.uint8]:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
 
 
 def read_predictions(place: Path) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

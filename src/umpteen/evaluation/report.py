@@ -56,9 +56,15 @@ def figure(svg: str, caption: str) -> str:
     return f"<figure{style}>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], best: Mapping[int, str] | None = None) -> str:
-    """A table. `best` names the columns whose best cell is marked, and whether it is the "highest" or "lowest"."""
-    marked = {column: _best_row([row[column] for row in rows], kind) for column, kind in (best or {}).items()}
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], best: Mapping[int, str | set[int]] | None = None
+) -> str:
+    """A table. `best` names the columns whose best cell is marked, and whether it is the "highest" or "lowest", or
+    which rows it is in."""
+    marked = {
+        column: _best_row([row[column] for row in rows], kind) if isinstance(kind, str) else kind
+        for column, kind in (best or {}).items()
+    }
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
     body = "".join(
         "<tr>"

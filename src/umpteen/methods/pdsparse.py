@@ -460,7 +460,7 @@ class PDSparse(LabelBlocks):
         V = int(np.minimum(4 * n_features, 22 * touched).sum())
         bound = self.bound_size(touched, n_features)
         # Few entries of v pass the threshold; those are published, kept with the best pass, and packed.
-        weights = int(touched.sum()) if self.lambda_ == 0 else int(touched.sum()) // 4
+        weights = int(touched.sum()) if self.lambda_ in (0, "auto") else int(touched.sum()) // 4
         alphas = (Y.nnz + _ACTIVE * n_rows) * 24 + n_rows * 80
         rows = min(n_rows, _SEARCHED) * (8 * X.nnz // max(1, n_rows) + 8 * (_MOST_FOUND + _ACTIVE))
         copies = X.nnz * 20 + Y.nnz * 8 + resolve_threads(self.threads) * 4_000_000
