@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.comparing.running import Contest, read_predictions, run_place
-from umpteen.data.split import split_rows
 from umpteen.evaluation.calibration import Reliability, reliability
 from umpteen.evaluation.metrics import KS, evaluate, find_hits
 from umpteen.methods import method_of
+from umpteen.methods.held_out import calibrate_held_out, draw_held_out
+from umpteen.models.calibration import Calibration
 from umpteen.models.forest import ForestModel
 from umpteen.models.linear import LinearModel
 from umpteen.trained.loading import load_model
@@ -44,9 +45,7 @@ def study(contest: Contest, result: dict[str, Any], output: Path, *, calibrate: 
         model = load_model(run_place(output, run["name"]) / "model").with_threads(result["threads"])
         found = look_into(model, contest)
         if calibrate:
-            found["calibration"] = compare_reliability(
-                model, contest, *read_predictions(run_place(output, run["name"]))
-            )
+            found |= compare_reliability(model, contest, *read_predictions(run_place(output, run["name"])))
         run["studies"] = found
     if done:
         best = max(done, key=lambda run: run["metrics"]["P@1"])
@@ -127,19 +126,17 @@ def _score(contest: Contest, labels: NDArray[np.int32]) -> dict[str, float]:
 def compare_reliability(
     model: TrainedModel, contest: Contest, labels: NDArray[np.int32], scores: NDArray[np.float32]
 ) -> dict[str, Any]:
-    """The reliability of raw scores and of probabilities. The latter are learned as `Tagger` learns them from
-    many rows: a second model is trained without a tenth of the training rows and calibrated on it."""
-    held_out = split_rows(contest.train.Y, 0.1)
-    kept = contest.train.take(~held_out)
-    method = method_of(model)
-    first = type(method)(**method.get_params()).fit(kept.X, kept.Y)
-    first.calibrate(contest.train.X[held_out], contest.train.Y[held_out])
+    """The reliability of raw scores and of probabilities, which are learned as ``fit(calibration=0.1)`` learns them:
+    from a tenth of the training rows and a second model, trained without them. Empty if no rows can be spared."""
+    X, Y = contest.train.X, contest.train.Y
+    learned = calibrate_held_out(method_of(model), X, Y, draw_held_out(Y, 0.1, seed=0))
+    if learned is None:
+        return {}
     given = labels >= 0
     hits = find_hits(contest.test_Y, labels)[given]
-    assert first.calibration_ is not None
-    probabilities = first.calibration_.to_probabilities(scores)
-    before = reliability(model.scorer.to_unit(scores)[given], hits)
-    return {"before": _plain(before), "after": _plain(reliability(probabilities[given], hits))}
+    before, after = model.scorer.to_unit(scores), Calibration.from_part(learned).to_probabilities(scores)
+    judged = {"before": before, "after": after}
+    return {"calibration": {name: _plain(reliability(values[given], hits)) for name, values in judged.items()}}
 
 
 def _plain(found: Reliability) -> dict[str, Any]:
