@@ -31,8 +31,9 @@ def is_measured(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Few: most kernels use all cores by themselves, and a worker may need a gigabyte."""
-    return min(4, resolve_threads(None))
+    """Two for each core, since tests often wait, for a process, a socket, a time-out; but few, since kernels use all
+    cores by themselves, and a worker may need a gigabyte."""
+    return min(4, 2 * resolve_threads(None))
 
 
 @pytest.hookimpl(optionalhook=True)
