@@ -64,7 +64,7 @@ def merge_figures(old: Figures, new: Figures) -> Figures:
 
 def _renew(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     same = "metrics" in old and _rounded(old["metrics"]) == _rounded(new.get("metrics", {}))
-    if not same or new.get("timed", True):
+    if not same or new.get("timed", True) or not old.get("timed", True):
         return new
     return old | {key: new[key] for key in _LATER if key in new}
 
