@@ -57,7 +57,7 @@ class Answers:
         if layout not in LAYOUTS:
             raise ParamError(f"labels must be one of {', '.join(LAYOUTS)}, but is {layout!r}")
         self.layout, self.width, self.explain = layout, width, explain
-        self._names, self._cells = names, cells
+        self._names, self._cells = _Seen(names), cells
         self.delimiter = None if layout == "list" and any(delimiter in name for name in names) else delimiter
         per_label = ["label", "probability", *(["why"] if explain else [])]
         if layout == "wide":
@@ -132,6 +132,17 @@ class Answers:
         for i, name in enumerate(found):
             cells = [name, values[i], *([why[i]] if self.explain else []), share]
             out.append(row | dict(zip(self.columns, cells, strict=True)))
+
+
+class _Seen(dict[int, str]):
+    """Names by id, each decoded once; only those that are given are kept."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._all = names
+
+    def __missing__(self, label: int) -> str:
+        name = self[label] = self._all[label]
+        return name
 
 
 def _free(name: str, taken: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import IO, Any, Protocol
 
 from umpteen.data.tables.columnar import import_openpyxl, import_pyarrow
@@ -81,6 +82,8 @@ class CsvWriter:
     ) -> None:
         self._file, self._columns = file, list(columns)
         delimiter = "\t" if format == "tsv" else dialect.delimiter if dialect and dialect.delimiter != "\t" else ","
+        # The rows of a text table have all columns, and nothing but strings and numbers in them.
+        self._plain = itemgetter(*self._columns) if dialect is not None and len(self._columns) > 1 else None
         self._text = io.StringIO(newline="")
         self._writer = csv.writer(self._text, delimiter=delimiter)
         if not begun:
@@ -90,8 +93,10 @@ class CsvWriter:
             self._flush()
 
     def write(self, rows: Rows) -> None:
-        columns = self._columns
-        self._writer.writerows([_as_cell(row.get(name)) for name in columns] for row in rows)
+        if self._plain:
+            self._writer.writerows(map(self._plain, rows))
+        else:
+            self._writer.writerows([_as_cell(row.get(name)) for name in self._columns] for row in rows)
         self._flush()
 
     def _flush(self) -> None:
