@@ -125,3 +125,63 @@ def test_columns_in_a_model_are_not_trusted(model):
             umpteen.Tagger.from_model(trained)
     del trained.header["text"]["fields"]
     assert umpteen.Tagger.from_model(trained).fields_ is None  # as in models of earlier versions
+
+
+# --- commands that think along ----------------------------------------------------------------------------------
+
+
+def test_train_refuses_early_overwrites_late_and_shows_what_it_would_do(model, records, tmp_path, monkeypatch):
+    from umpteen.errors import ModelExistsError
+
+    plan = run("train", records, "--method", "dismec", "--model", tmp_path / "m", "--dry-run", *COLUMNS)
+    assert "method     DiSMEC()\n" in plan  # no engine, no object at an address
+    assert "estimate   at most" in plan
+    assert "nothing was trained" in plan
+    assert not (tmp_path / "m").exists()
+
+    monkeypatch.setattr("umpteen.cli.train.read_texts", lambda *_: pytest.fail("the data were read first"))
+    with pytest.raises(ModelExistsError, match="a finished model is already there; .*, or --overwrite it"):
+        run("train", records, "--method", "centroid", "--model", model, *COLUMNS)
+    monkeypatch.undo()
+
+    how = ("--model", tmp_path / "m", "--calibration", "0", *COLUMNS)
+    run("train", records, "--method", "centroid", *how)
+    out = run("train", records, "--method", "dismec", "--overwrite", "--valid", records, *how)
+    assert umpteen.load(tmp_path / "m").fitted().method == "dismec"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    shown = [line[11:] for line in out.splitlines() if " umpteen " in f" {line[11:]}"]
+    assert f"umpteen evaluate {tmp_path / 'm'} {records}" in shown
+    assert f"umpteen predict {tmp_path / 'm'} INPUT.csv --output labelled.csv" in shown
+    assert "P         100.00" in run(*shown[2].split()[1:])
+
+
+def test_messages_name_options(model, records, tmp_path):
+    import sys
+
+    from umpteen.cli.main import app, in_flags
+
+    sys.argv, before = ["umpteen", "predict"], sys.argv
+    try:
+        for message, shown in (
+            (
+                "top_k must be an integer of at least 1, but is 0",
+                "--top-k must be an integer of at least 1, but is 0",
+            ),
+            (
+                "threshold must be a share from 0 to 1, but is 40",
+                "--threshold must be a share from 0 to 1, but is 40",
+            ),
+            ("csv_delimiter is for csv and tsv", "--csv-delimiter is for csv and tsv"),
+            ("a 'top_k' in quotes, a file top_k.csv", "a 'top_k' in quotes, a file top_k.csv"),
+            ("beam_size must be at least 1", "beam_size must be at least 1"),
+        ):
+            assert in_flags(message, ParamError, app) == shown
+        assert in_flags("labels must include a new one", DataError, app) == "labels must include a new one"
+    finally:
+        sys.argv = before
+    with pytest.raises(ParamError, match="threshold must be a share from 0 to 1, but is 40"):
+        run("suggest", model, "wine", "--threshold", "40")
+    with pytest.raises(ParamError, match=r"TEXT must be a text, but is the name of a file; umpteen predict"):
+        run("suggest", model, records)
+    with pytest.raises(FileNotFoundError):
+        run("evaluate", model, records, "--json", tmp_path / "nowhere" / "m.json")

@@ -79,7 +79,7 @@ def test_suggest(model, tmp_path):
     assert facts["suggestions"][0]["label"] in ("tax", "wine")
     assert facts["explanations"][0]["words"][0]["word"] in ("tax", "wine")
     assert "<mark" in (tmp_path / "why.html").read_text()
-    assert "no label is likely enough" in run("suggest", model, "wine", "--threshold", "1.1")
+    assert "no label is likely enough" in run("suggest", model, "wine", "--threshold", "1")
     assert "sea" not in run("suggest", model, "the sea", "--exclude", "sea", "--top-k", "auto")
     assert "tax" in run("suggest", model, "wine tax", "--explain")
 

@@ -57,7 +57,9 @@ SEEDS = default_of("umpteen.comparing.running:Conditions", "seeds")
 SeedsOption = Annotated[
     int, typer.Option("--seeds", help="Train each program anew with so many seeds; shows mean and deviation.", min=1)
 ]
-TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a program is stopped.")]
+TimeoutOption = Annotated[
+    float | None, typer.Option("--timeout", help="Seconds after which a program is stopped.", min=0)
+]
 LauncherOption = Annotated[
     str, typer.Option("--launcher", metavar="COMMAND", help="What starts each program, such as 'taskset -c 0,1'.")
 ]

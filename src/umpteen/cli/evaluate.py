@@ -28,6 +28,7 @@ from umpteen.cli.options import (
     ThreadsOption,
     print_text,
     read_for_model,
+    refuse_unwritable,
     write_json,
 )
 
@@ -65,6 +66,7 @@ def command(
     """
     from umpteen.tagger import Tagger, load
 
+    refuse_unwritable(json)
     constants = {"A": a, "B": b}
     loaded = load(model)
     if isinstance(loaded, Tagger):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from typing import Any
 
 import typer
 
@@ -24,7 +26,7 @@ from umpteen.cli import (
     tune,
 )
 from umpteen.cli.options import print_text
-from umpteen.errors import UmpteenError
+from umpteen.errors import ParamError, UmpteenError
 
 app = typer.Typer(
     name="umpteen",
@@ -73,7 +75,7 @@ def run_app(app: typer.Typer) -> None:
     try:
         app()
     except UmpteenError as error:
-        _fail(str(error))
+        _fail(in_flags(str(error), type(error), app))
     except BrokenPipeError:
         # Whoever read our output has stopped, as `head` does: exit quietly.
         sys.stderr.close()
@@ -82,6 +84,36 @@ def run_app(app: typer.Typer) -> None:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except MemoryError as error:
         _fail(f"out of memory ({error})" if str(error) else "out of memory")
+
+
+def in_flags(message: str, kind: type[Exception], app: typer.Typer) -> str:
+    """A message with parameters named as the options they come from: top_k is --top-k here.
+
+    A name of several words is replaced wherever it stands; one that is a plain word, such as threads, only where a
+    message about a parameter begins with it.
+    """
+    names = _option_names(app)
+    message = re.sub(
+        r"(?<![\w'\"./-])[a-z]+(?:_[a-z]+)+(?![\w'\"./=])", lambda word: names.get(word[0], word[0]), message
+    )
+    message = re.sub(r"; encoding names", "; --encoding names", message)
+    if issubclass(kind, ParamError):
+        message = re.sub(
+            r"^([a-z]+)(?= (?:must|needs|is for|holds|goes)\b)", lambda word: names.get(word[0], word[0]), message
+        )
+    return message
+
+
+def _option_names(app: typer.Typer) -> dict[str, str]:
+    """The options of the command that runs, by the name of the parameter each is for."""
+    group: Any = typer.main.get_command(app)
+    own = next((group.commands[word] for word in sys.argv[1:] if word in group.commands), None)
+    names = {}
+    for param in [] if own is None else own.params:
+        flags = [flag for flag in param.opts if flag.startswith("--")]
+        if flags:
+            names[flags[0].removeprefix("--").replace("-", "_")] = flags[0]
+    return names
 
 
 def _fail(message: str) -> None:

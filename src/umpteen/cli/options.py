@@ -240,6 +240,18 @@ def print_text(text: str, *, err: bool = False) -> None:
     typer.echo(printable(text, lines=True), err=err)
 
 
+def refuse_unwritable(*targets: str | Path | None) -> None:
+    """Raises before the long work if a file could not be written after it."""
+    for target in targets:
+        if target is None or str(target) == "-":
+            continue
+        path = Path(target)
+        if path.is_dir():
+            raise DataError(f"{path}: is a directory, but must be a file")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+
+
 def write_json(target: str, value: Any) -> None:
     """JSON to a file, or to standard output for "-"."""
     text = format_json(value, indent=1) + "\n"

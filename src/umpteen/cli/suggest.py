@@ -15,6 +15,7 @@ from umpteen.cli.options import (
     ThresholdOption,
     parse_number,
     print_text,
+    refuse_unwritable,
     write_json,
 )
 from umpteen.errors import ParamError
@@ -50,6 +51,12 @@ def command(
     from umpteen.tagger import Tagger
     from umpteen.tagging.rows import why_none
 
+    if text != "-" and _is_file(text):
+        raise ParamError(
+            f"TEXT must be a text, but is the name of a file; umpteen predict {model} {text} --output FILE tags its "
+            f"rows, umpteen suggest {model} - < {text} all of it as one text"
+        )
+    refuse_unwritable(html, json)
     tagger = Tagger.load(model)
     if text == "-":
         text = sys.stdin.read()
@@ -92,6 +99,13 @@ def command(
         if explain:
             facts["explanations"] = [part.as_dict() for part in explanations]
         write_json(json, facts)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        return False
 
 
 def _page(body: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -44,7 +45,7 @@ from umpteen.cli.options import (
     read_alike,
     read_data,
 )
-from umpteen.cli.training import describe_data_read, describe_work, writing
+from umpteen.cli.training import describe_data_read, describe_next, describe_work, replacing, writing
 from umpteen.errors import ParamError
 
 if TYPE_CHECKING:
@@ -88,6 +89,16 @@ def command(
     write: WriteOption = None,
     keep_going: KeepGoingOption = False,
     resume: ResumeOption = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a finished model, once the new one is complete.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Show data, method and memory needed, and train nothing; auto still chooses.",
+        ),
+    ] = False,
     keep_rows: Annotated[
         int,
         typer.Option(
@@ -137,10 +148,6 @@ def command(
     """
     from umpteen.choosing.budget import parse_budget
     from umpteen.choosing.choice import AUTO
-    from umpteen.data.files import read_names
-    from umpteen.methods.held_out import check_calibration, draw_held_out, first_fold
-    from umpteen.storage.remote import is_url
-    from umpteen.storage.store import refuse_finished
 
     where = choose_engine(
         engine, threads, keep_going=keep_going, address=address, cpus_per_worker=cpus_per_worker, write=write
@@ -156,57 +163,89 @@ def command(
         raise ParamError(f"--preset {preset} goes with a method that --method names, but the method is {AUTO}")
     elif settings:
         raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
-    elif not is_url(model):
-        refuse_finished(model)  # before the long work, not after it
-    if is_corpus(train, format):
-        refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
-        tables = TableOptions(format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter)
-        how = "auto" if calibration is None else parse_number(calibration)
-        tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
-            keep_rows=keep_rows
-        )
-        _train_on_texts(train, tagger, model, valid, tables, resume, threads, where)
+    texts = is_corpus(train, format)
+    with nullcontext(model) if dry_run else replacing(model, overwrite) as place:
+        if texts:
+            refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
+            tables = TableOptions(format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter)
+            how = "auto" if calibration is None else parse_number(calibration)
+            tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
+                keep_rows=keep_rows
+            )
+            metrics = _train_on_texts(train, tagger, place, valid, tables, resume, threads, where, dry_run)
+        else:
+            options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
+            files = _Files(train, labels, label_names, valid, valid_labels, options)
+            settings_of_auto = {"budget": budget, "seed": seed or 0, "tune": tune}
+            how = parse_number(calibration) or 0
+            training = {"resume": resume, "keep_rows": keep_rows, "calibration": how, "progress": True}
+            metrics = _train_on_numbers(files, estimator, place, settings_of_auto, training, where, dry_run)
+    if dry_run:
+        print_text("dry run    nothing was trained")
         return
+    if metrics is not None:
+        _report_metrics(valid, metrics, model)
+    describe_next(model, valid, texts=texts)
 
-    options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
+
+class _Files(NamedTuple):
+    """Files of numbers, and how they are read."""
+
+    train: Path
+    labels: Path | None
+    label_names: Path | None
+    valid: Path | None
+    valid_labels: Path | None
+    options: dict[str, Any]
+
+
+def _train_on_numbers(
+    files: _Files,
+    estimator: Any,
+    model: Path,
+    auto: dict[str, Any],
+    training: dict[str, Any],
+    where: Any,
+    dry_run: bool,
+) -> Metrics | None:
+    """Trains a model, and judges it if there are data for that."""
+    from umpteen.cli.evaluate import evaluate_model
+    from umpteen.data.files import read_names
+    from umpteen.methods.held_out import check_calibration, draw_held_out, first_fold
+
+    threads, calibration = files.options["threads"], training["calibration"]
     started = time.perf_counter()
-    data = read_data(train, labels=labels, **options)
-    names = read_names(label_names) if label_names is not None else data.label_names
+    data = read_data(files.train, labels=files.labels, **files.options)
+    names = read_names(files.label_names) if files.label_names is not None else data.label_names
     if estimator is not None:
-        describe_work(train, data, time.perf_counter() - started, estimator)
+        describe_work(files.train, data, time.perf_counter() - started, estimator)
     held_out = None
-    if valid is not None:  # before the long work, not after it
-        held_out = read_alike(valid, data.n_features, data.n_labels, labels=valid_labels, **options)
-    how = parse_number(calibration) or 0
-    check_calibration(how)
+    if files.valid is not None:  # before the long work, not after it
+        held_out = read_alike(files.valid, data.n_features, data.n_labels, labels=files.valid_labels, **files.options)
+    check_calibration(calibration)
     if estimator is not None:
+        if dry_run:
+            return None
         with writing(model):
-            estimator.fit(
-                data.X, data.Y, model, label_names=names, calibration=how, resume=resume, progress=True,
-                keep_rows=keep_rows,
-            )  # fmt: skip
+            estimator.fit(data.X, data.Y, model, label_names=names, **training)
             trained = estimator.fitted()
     else:
         from umpteen.choosing.auto import choose_method
         from umpteen.choosing.choice import read_choice
         from umpteen.choosing.training import train_choice
 
-        describe_data_read(train, data, time.perf_counter() - started)
+        describe_data_read(files.train, data, time.perf_counter() - started)
         choice = read_choice(model, first_fold(model))
         if choice is None:
-            trainings = 1 + len(draw_held_out(data.Y, how, 0))
-            choice = choose_method(data.X, data.Y, budget, threads, seed=seed or 0, trainings=trainings, tune=tune)
+            trainings = 1 + len(draw_held_out(data.Y, calibration, 0))
+            choice = choose_method(data.X, data.Y, threads=threads, trainings=trainings, **auto)
         choice = choice.computing(threads=threads, engine=where)
         print_text(str(choice))
+        if dry_run:
+            return None
         with writing(model):
-            trained = train_choice(
-                choice, data.X, data.Y, model, label_names=names, resume=resume, progress=True, keep_rows=keep_rows,
-                calibration=how,
-            )  # fmt: skip
-    if held_out is not None:
-        from umpteen.cli.evaluate import evaluate_model
-
-        _report_metrics(valid, evaluate_model(trained, held_out, threads=threads), model)
+            trained = train_choice(choice, data.X, data.Y, model, label_names=names, **training)
+    return None if held_out is None else evaluate_model(trained, held_out, threads=threads)
 
 
 def _make_method(name: str, preset: str, settings: list[str], seed: int | None) -> Any:
@@ -254,7 +293,9 @@ def _train_on_texts(
     resume: bool,
     threads: int | None,
     where: Any,
-) -> None:
+    dry_run: bool,
+) -> Metrics | None:
+    """Trains a model of texts, and judges it if there are texts for that."""
     from umpteen.choosing.choice import AUTO
 
     started = time.perf_counter()
@@ -271,10 +312,11 @@ def _train_on_texts(
         print_text(str(choice))
     else:
         describe_work(Path("tf-idf rows"), data, seconds, tagger.method)
+    if dry_run:
+        return None
     with writing(model):
         tagger.train(vectorizer, data, model, resume=resume, progress=True, choice=choice, fields=corpus.fields)
-    if held_out is not None:
-        _report_metrics(valid, tagger.evaluate(held_out.texts, held_out.labels), model)
+    return None if held_out is None else tagger.evaluate(held_out.texts, held_out.labels)
 
 
 def _report_metrics(valid: Path | None, metrics: Metrics, model: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import typer
 
 from umpteen.cli.facts import describe_data
 from umpteen.cli.options import print_text
+from umpteen.errors import ModelExistsError
 
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
@@ -31,12 +34,66 @@ def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, mad
     describe_data_read(path, data, seconds)
     estimate = estimator.estimate(data.X, data.Y)
     available = available_memory()
-    print_text(f"method     {estimator!r}")
+    print_text(f"method     {describe_method(estimator)}")
     print_text(
         f"estimate   at most {format_bytes(estimate.peak_bytes)} of memory"
         + (f" ({format_bytes(available)} free)" if available is not None else "")
         + f", {made} at most {format_bytes(estimate.model_bytes)}"
     )
+
+
+def describe_method(estimator: Any) -> str:
+    """A method with the settings that were changed, but for where it computes."""
+    from umpteen.methods.base import COMPUTE_PARAMS
+
+    defaults = estimator.param_defaults()
+    return repr(type(estimator)(**{**estimator.get_params(), **{name: defaults[name] for name in COMPUTE_PARAMS}}))
+
+
+def describe_next(model: Path, test: Path | None, *, texts: bool) -> None:
+    """Prints commands one may want next, ready to be copied."""
+    shown, data = shlex.quote(str(model)), shlex.quote(str(test)) if test is not None else "TEST"
+    lines = [f"umpteen evaluate {shown} {data}"]
+    if texts:
+        suffix = test.suffix if test is not None and test.suffix in (".csv", ".tsv", ".xlsx", ".jsonl") else ".csv"
+        lines = [
+            f'umpteen suggest {shown} "a text to tag"',
+            f"umpteen predict {shown} INPUT{suffix} --output labelled{suffix}",
+            *lines,
+            f"umpteen serve {shown}",
+        ]
+    else:
+        lines.append(f"umpteen predict {shown} {data} --output labels.jsonl")
+    for i, line in enumerate(lines):
+        print_text(f"{'next' if i == 0 else '':10} {line}")
+
+
+@contextlib.contextmanager
+def replacing(model: Path, overwrite: bool) -> Iterator[Path]:
+    """Where to train a model: in its place or, where one is that is to be replaced, beside it. The old model stays
+    until the new one is complete."""
+    from umpteen.storage.remote import is_url
+    from umpteen.storage.store import refuse_finished
+    from umpteen.trained.loading import load_model
+
+    if is_url(model):
+        yield model
+        return
+    try:
+        refuse_finished(model)  # before the long work, not after it
+    except ModelExistsError:
+        if not overwrite:
+            raise ModelExistsError(
+                f"{model}: a finished model is already there; choose another directory, or --overwrite it"
+            ) from None
+        beside = model.with_name(f"{model.name}.new")
+        refuse_finished(beside)
+        yield beside
+        load_model(beside).save(model, overwrite=True)
+        shutil.rmtree(beside)
+        print_text(f"           replaced {model}")
+        return
+    yield model
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ from umpteen.cli.options import (
     parse_settings,
     print_text,
     read_data,
+    refuse_unwritable,
     write_json,
 )
 from umpteen.cli.training import writing
@@ -93,6 +94,7 @@ def command(
     from umpteen.tagger import Tagger
     from umpteen.tuning import tune
 
+    refuse_unwritable(json, journal)
     fixed = parse_settings(settings or [])
     if model is not None:
         refuse_finished(model)  # before the long work, not after it

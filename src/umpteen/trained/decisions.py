@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from umpteen.errors import ParamError
 from umpteen.models.calibration import Calibration, count_labels_to_give
 from umpteen.models.scorer import Ranking, Scorer
-from umpteen.params import check_number
+from umpteen.params import check_share
 
 #: How far down a ranking to look if no number of labels is asked for: so far first, and so far at most.
 _FIRST_LABELS = 50
@@ -104,7 +104,7 @@ class Decider:
                 raise ParamError(f'threshold must be a probability, "micro" or "macro", but is {threshold!r}')
             self.need_calibration(f"threshold={threshold!r}")
             return threshold
-        return check_number("threshold", threshold, 0)
+        return check_share("threshold", threshold)
 
     def _least(self, labels: NDArray[np.int32], cut: float | str) -> Any:
         """The lowest probability at which each label is given."""
