@@ -17,7 +17,9 @@ from .conftest import ROOT
 pytestmark = pytest.mark.slow
 
 #: What the page says we deviate in.
-DEVIATIONS = set(re.findall(r"^\* `(check_\w+)`$", (ROOT / "docs" / "scikit_learn.md").read_text(), re.MULTILINE))
+DEVIATIONS = set(re.findall(r"^\* `(check_\w+)`", (ROOT / "docs" / "scikit_learn.md").read_text(), re.MULTILINE))
+#: Of these, what methods that have weights of rows and a solver that stops near the optimum deviate in.
+OF_SOLVERS = {name for name in DEVIATIONS if name.startswith("check_sample_weight_equivalence")}
 
 
 def failures(estimator) -> set[str]:
@@ -28,9 +30,16 @@ def failures(estimator) -> set[str]:
     return {result["check_name"] for result in results if result["status"] == "failed"}
 
 
+def test_the_page_lists_at_most_five():
+    assert len(DEVIATIONS) == 5
+    assert len(OF_SOLVERS) == 2
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_deviate_where_the_page_says(name):
-    assert failures(method_class(name)(threads=1)) == DEVIATIONS
+    method = method_class(name)
+    solves = method.weighs_rows and name != "centroid"
+    assert failures(method(threads=1)) == (DEVIATIONS if solves else DEVIATIONS - OF_SOLVERS)
 
 
 @pytest.mark.parametrize("estimator", [umpteen.Tagger("dismec"), umpteen.Tfidf()], ids=["Tagger", "Tfidf"])

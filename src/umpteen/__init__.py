@@ -41,6 +41,7 @@ _HOMES = {
     "iter_corpus": "umpteen.data.corpus",
     "label_file": "umpteen.labelling.files",
     "load": "umpteen.tagger",
+    "make_scorer": "umpteen.evaluation.scorers",
     "make_synthetic": "umpteen.data.synthetic",
     "propensities": "umpteen.data.propensity",
     "read": "umpteen.data.reading",
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from umpteen.engines.ray import RayEngine as RayEngine
     from umpteen.evaluation.metrics import Metrics as Metrics
     from umpteen.evaluation.metrics import evaluate as evaluate
+    from umpteen.evaluation.scorers import make_scorer as make_scorer
     from umpteen.labelling.files import label_file as label_file
     from umpteen.methods.blend import Blend as Blend
     from umpteen.methods.centroid import Centroid as Centroid

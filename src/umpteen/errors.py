@@ -20,6 +20,9 @@ Each also inherits the built-in a caller would expect.
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 
 class UmpteenError(Exception):
     """Base of all errors raised on purpose by umpteen."""
@@ -35,6 +38,20 @@ class DataError(UmpteenError, ValueError):
 
 class NotFittedError(UmpteenError, ValueError, AttributeError):
     """The method has not been fitted yet."""
+
+
+def not_fitted(message: str) -> NotFittedError:
+    """A NotFittedError; where scikit-learn is loaded, one that is scikit-learn's too."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return NotFittedError(message)
+    both = type("NotFittedError", (NotFittedError, exceptions.NotFittedError), {"__reduce__": _remake})
+    error: NotFittedError = both(message)
+    return error
+
+
+def _remake(error: NotFittedError) -> tuple[Any, tuple[str]]:
+    return not_fitted, (str(error),)
 
 
 class MemoryLimitError(UmpteenError, MemoryError):

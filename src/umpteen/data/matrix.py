@@ -46,6 +46,8 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     values
         False for label matrices: stored entries become 1, stored zeros vanish.
     """
+    if hasattr(matrix, "sparse") and hasattr(matrix.sparse, "to_coo"):  # a pandas table of sparse columns
+        matrix = matrix.sparse.to_coo()
     is_sparse: bool = sp.issparse(matrix)
     if not is_sparse:
         try:
@@ -53,14 +55,16 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
         except ValueError as error:
             raise DataError(f"{name} must be a matrix, but its rows differ in length") from error
         if matrix.ndim != 2:
-            raise DataError(f"{name} must have two dimensions, but has {matrix.ndim}")
+            raise DataError(
+                f"{name} must have two dimensions, but has {matrix.ndim}. "
+                f"Reshape your data: {name}.reshape(1, -1) is one row"
+            )
         if matrix.dtype == object:
             try:
                 matrix = matrix.astype(np.float64)
             except (TypeError, ValueError, OverflowError) as error:
                 raise DataError(f"{name} must hold numbers only: {error}") from error
-        if matrix.dtype.kind not in "biuf":
-            raise DataError(f"{name} must hold real numbers, but its type is {matrix.dtype}")
+        check_type(matrix.dtype, name)
         matrix = matrix.astype(matrix.dtype.newbyteorder("="), copy=False)  # SciPy has no other byte order
         if matrix.dtype == np.float16:  # nor a sparse float16
             matrix = matrix.astype(np.float32)
@@ -75,8 +79,7 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     if values and _is_right(matrix):
         return matrix  # type: ignore[no-any-return]
     csr: Csr = sp.csr_matrix(matrix)
-    if csr.dtype.kind not in "biuf":
-        raise DataError(f"{name} must hold real numbers, but its type is {csr.dtype}")
+    check_type(csr.dtype, name)
     if not csr.has_canonical_format:
         csr = csr.copy() if csr is matrix or np.shares_memory(csr.indices, matrix.indices) else csr
         csr.sum_duplicates()
@@ -101,6 +104,13 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
             )
     indices = np.ascontiguousarray(csr.indices, np.int32)
     return make_csr(data, indices, csr.indptr.astype(np.int64, copy=False), csr.shape)
+
+
+def check_type(dtype: Any, name: str) -> None:
+    if dtype.kind == "c":
+        raise DataError(f"Complex data not supported: {name} must hold real numbers, but its type is {dtype}")
+    if dtype.kind not in "biuf":
+        raise DataError(f"{name} must hold real numbers, but its type is {dtype}")
 
 
 def _is_right(matrix: Any) -> bool:

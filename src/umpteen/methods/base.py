@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.targets import read_targets
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import ModelCorruptError, ModelFormatError, ParamError
 from umpteen.memory import Estimate
@@ -135,9 +136,10 @@ class Method(Estimator):
     def fit(
         self,
         X: Any,
-        Y: Any,
+        Y: Any = None,
         model_dir: PathLike | None = None,
         *,
+        y: Any = None,
         label_names: Sequence[str] | None = None,
         calibration: float | str = 0,
         resume: bool = True,
@@ -150,8 +152,11 @@ class Method(Estimator):
         Parameters
         ----------
         X : sparse or array, n_rows x n_features
-        Y : sparse or array, n_rows x n_labels
-            Non-zero where the row has the label.
+        Y : sparse or array, n_rows x n_labels; or a table, lists of names, or one class for each row
+            Non-zero where the row has the label. The columns of a table are the labels' names. With one class for
+            each row, `predict` gives the best class.
+        y
+            Another name for Y, which scikit-learn uses.
         model_dir
             Where to write the model: a directory, or, with ``umpteen[fsspec]``, a URL such as s3://bucket/model. Each
             shard is written as it finishes; after an interruption the same call continues. Without it the model stays
@@ -175,12 +180,15 @@ class Method(Estimator):
             propensities and the number of rows of each label.
         """
         check_calibration(calibration)
-        X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
+        form, Y = read_targets(y if Y is None else Y)
+        label_names = form.names if label_names is None else label_names
+        table, X = X, as_csr(X, "X")
         X, Y, row_costs = weigh_rows(self, X, Y, sample_weight)
         self.model_ = train_calibrated(
             self, X, Y, model_dir, calibration=calibration, row_costs=row_costs,
             label_names=label_names, resume=resume, progress=progress, keep_rows=keep_rows,
         )  # fmt: skip
+        self._remember(table, form)
         return self
 
     def facts(self) -> dict[str, Any]:
@@ -231,6 +239,32 @@ def _with_papers() -> list[str]:
     from umpteen.methods import METHODS, method_class
 
     return [name for name in METHODS if "paper_settings" in method_class(name).__dict__]
+
+
+class CountsRowsOnce(Method):
+    """A method that cannot weigh rows, so its `fit` takes no `sample_weight`; meta-estimators look for it there."""
+
+    fit_metadata: ClassVar[tuple[str, ...]] = ("label_names", "calibration")
+
+    def fit(  # type: ignore[override]
+        self,
+        X: Any,
+        Y: Any = None,
+        model_dir: PathLike | None = None,
+        *,
+        y: Any = None,
+        label_names: Sequence[str] | None = None,
+        calibration: float | str = 0,
+        resume: bool = True,
+        progress: bool | Listener = False,
+        keep_rows: int = 0,
+    ) -> Self:
+        return super().fit(
+            X, Y, model_dir, y=y, label_names=label_names, calibration=calibration, resume=resume, progress=progress,
+            keep_rows=keep_rows,
+        )  # fmt: skip
+
+    fit.__doc__ = (Method.fit.__doc__ or "").partition("        sample_weight :")[0]
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -28,7 +28,7 @@ from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import DataError, ParamError
 from umpteen.memory import Estimate, check_fits
-from umpteen.methods.base import Method
+from umpteen.methods.base import CountsRowsOnce
 from umpteen.methods.training import train_shards
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import ForestModel, Tree, leaf_depths
@@ -42,7 +42,7 @@ from umpteen.trained.model import TrainedModel
 SPLIT_LOSSES = ("ndcg", "ndcg5", "precision5")
 
 
-class FastXML(Method):
+class FastXML(CountsRowsOnce):
     """A forest of trees that split rows so that both sides' labels are easy to rank.
 
     Parameters

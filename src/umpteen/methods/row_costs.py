@@ -41,5 +41,5 @@ def _check(sample_weight: Any, n_rows: int) -> NDArray[np.float32]:
             f"sample_weight must hold finite numbers of at least 0, but row {np.argmax(bad)} has {weights[bad][0]}"
         )
     if not weights.any():
-        raise DataError("sample_weight must be above 0 for some row, but is 0 for all")
+        raise DataError("sample_weight must be above zero for some row, but is zero for all")
     return weights

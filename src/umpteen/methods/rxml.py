@@ -26,7 +26,7 @@ from umpteen.engines import make_engine
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate
-from umpteen.methods.base import Method
+from umpteen.methods.base import CountsRowsOnce
 from umpteen.methods.embed import (
     STARTS,
     Pairs,
@@ -83,7 +83,7 @@ class ClusterPlan:
     centre: NDArray[np.float32]  # n_features
 
 
-class RXML(Method):
+class RXML(CountsRowsOnce):
     """Votes of the nearest rows, in small spaces where rows with similar labels are near.
 
     If `lambda_`, `similarity`, `knn` or `sharpness` is "auto", learners are trained on four fifths of the rows (of at

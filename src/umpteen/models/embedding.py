@@ -185,6 +185,7 @@ class EmbeddingModel(Scorer):
     """
 
     family = "embedding"
+    boundary = 1.0
     meaning = "Shares of the votes of similar training rows."
 
     def __init__(self, clusters: Iterable[Cluster], n_features: int, n_labels: int) -> None:

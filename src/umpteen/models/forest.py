@@ -154,6 +154,7 @@ class ForestModel(Scorer):
     """
 
     family = "forest"
+    boundary = 0.5
     meaning = "Shares of the trees' votes."
 
     def __init__(

@@ -106,6 +106,7 @@ class LabelTreeModel(Scorer):
     """
 
     family = "label-tree"
+    boundary = -0.6931472  # log 0.5
     meaning = "Contributions to the margins along the way to the label."
 
     def __init__(self, parts: Iterable[TreePart], n_features: int, n_labels: int, beam: int = 10) -> None:

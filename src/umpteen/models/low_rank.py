@@ -35,6 +35,7 @@ class LowRankModel(Scorer):
     """
 
     family = "low-rank"
+    boundary = 0.5
 
     def __init__(self, labels: Cluster, n_features: int, n_labels: int) -> None:
         self.labels = labels

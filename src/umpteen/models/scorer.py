@@ -33,6 +33,9 @@ class Scorer(abc.ABC):
     #: What the contributions in an explanation are, as a sentence.
     meaning: ClassVar[str] = "Contributions and base add up to the score."
 
+    #: The score that `to_unit` maps to 0.5: without a calibration, labels are given from it on.
+    boundary: ClassVar[float] = 0.0
+
     n_features: int
     n_labels: int
     #: The version of the model directory it was opened from (`ModelReader.version`); None for one made in memory.

@@ -18,6 +18,7 @@ it.
 
 from __future__ import annotations
 
+import importlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
-from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFittedError, ParamError, not_fitted
 from umpteen.params import Parameters, check_count, check_flag
 from umpteen.storage.names import Names
 from umpteen.storage.store import Part
@@ -165,7 +166,8 @@ class Tfidf(Parameters):
         """
         counter = self._count(texts, keep_rows=True)
         indptr, indices, data = counter.rows(*self._weighting(), resolve_threads(self.threads))
-        return make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_))
+        rows: Csr = self._as_output(make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_)))
+        return rows
 
     @overload
     def transform(
@@ -195,7 +197,24 @@ class Tfidf(Parameters):
             lengths = _join([np.diff(rows[0]) for rows, _, _ in parts], np.int64)
             indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         X = make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_))
-        return (X, WordCounts(unknown, total)) if return_unknown else X
+        return (X, WordCounts(unknown, total)) if return_unknown else self._as_output(X)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """What `transform` and `fit_transform` return: "default", a CSR matrix, or "pandas", a table with a sparse
+        column for each term."""
+        if transform not in (None, "default", "pandas"):
+            raise ParamError(
+                f"transform must be one of default, pandas, since others lack sparse columns, but is {transform!r}"
+            )
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def _as_output(self, X: Csr) -> Any:
+        if getattr(self, "_sklearn_output_config", {}).get("transform") != "pandas":
+            return X
+        pandas: Any = importlib.import_module("pandas")
+        return pandas.DataFrame.sparse.from_spmatrix(X, columns=self.get_feature_names_out())
 
     def as_new(self, seen: Csr, X: Csr) -> Csr:
         """Rows as they would be if only the texts of `seen` had been fitted: without the terms those lack.
@@ -325,7 +344,7 @@ class Tfidf(Parameters):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_vectorizer"):
-            raise NotFittedError("this Tfidf has no vocabulary yet; call fit first")
+            raise not_fitted("this Tfidf has no vocabulary yet; call fit first")
 
     # --- parameters ---------------------------------------------------------------------------------------------
 

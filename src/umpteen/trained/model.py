@@ -33,6 +33,7 @@ from umpteen.storage.names import Names
 from umpteen.storage.saving import save_parts
 from umpteen.storage.store import Part
 from umpteen.trained.decisions import Decider
+from umpteen.trained.dense import probabilities_of_all, score_all
 from umpteen.trained.header import check_header, explain_newer, is_newer, open_label_counts, open_preprocessing
 from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
 
@@ -239,6 +240,15 @@ class TrainedModel:
         shards = self.scorer.to_parts()
         save_parts(path, self.header, shards, len(shards), self.parts, overwrite=overwrite)
 
+    def to_weights(self) -> tuple[Csr, NDArray[np.float32]]:
+        """The weights of a linear model: W as CSR, n_labels x n_features, and what is added to each label's score.
+
+        Scores are ``X @ W.T + bias`` for rows after `preprocessing`. A label without training rows has -inf there.
+        """
+        if not isinstance(self.scorer, LinearModel):
+            raise ParamError(f"only linear models have weights to export, but this model's family is {self.family}")
+        return self.scorer.to_weights()
+
     # --- predict ------------------------------------------------------------------------------------------------
 
     def predict_topk(
@@ -354,6 +364,17 @@ class TrainedModel:
         """The least value of a label that is given, unless another is asked for; see `rank`."""
         return self._decider.threshold
 
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """The scores of all labels, n_rows x n_labels, where they take at most half a gigabyte; less the score from
+        which labels are given without a calibration, which is 0 for linear models. A label that the model does not
+        rank for a row has one less than 0 and than all others."""
+        return score_all(self, X)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """The probabilities of all labels, n_rows x n_labels, where they take at most half a gigabyte; 0 for a label
+        that the model does not rank for a row. The model must be calibrated."""
+        return probabilities_of_all(self, X)
+
     def need_calibration(self, what: str) -> None:
         """Raises ParamError, which names `what` was asked for, if the model is not calibrated."""
         self._decider.need_calibration(what)
@@ -390,10 +411,12 @@ class TrainedModel:
         labels, _ = self.rank(X, threads=threads)
         return evaluate_decisions(self.check_targets(Y, len(labels)), labels, self.threshold, threads)
 
-    def score(self, X: Any, Y: Any) -> float:
-        """P@1 as a fraction, for scikit-learn's searches."""
+    def score(self, X: Any, Y: Any, sample_weight: Any = None) -> float:
+        """P@1 as a fraction, for scikit-learn's searches: the share of rows, or of their summed weights, whose best
+        label is one they have."""
         labels, _ = self.predict_topk(X, 1)
-        return float(find_hits(self.check_targets(Y, len(labels)), labels, self.threads).mean())
+        hits = find_hits(self.check_targets(Y, len(labels)), labels, self.threads)
+        return float(np.average(hits[:, 0], weights=sample_weight))
 
     def check_targets(self, Y: Any, n_rows: int) -> Csr:
         targets = as_csr(Y, "Y", self.n_labels, values=False)

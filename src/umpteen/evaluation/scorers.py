@@ -1,0 +1,102 @@
+"""Measures of rankings as scikit-learn takes them: `scoring=` of its searches and of cross-validation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.data.matrix import as_csr
+from umpteen.errors import ParamError
+from umpteen.evaluation.metrics import evaluate
+
+#: What a scorer can be named by, before the @.
+_MEASURES = ("P", "nDCG", "PSP", "PSnDCG", "recall")
+
+
+@dataclass(frozen=True)
+class RankingScorer:
+    """Called with an estimator, rows and their labels: a measure of the best labels, as a share from 0 to 1."""
+
+    measure: str
+    k: int
+
+    def __call__(self, estimator: Any, X: Any, Y: Any) -> float:
+        return self._of(estimator, X, Y) / 100
+
+    def _of(self, estimator: Any, X: Any, Y: Any) -> float:
+        estimator, X = _last_step(getattr(estimator, "best_estimator_", estimator), X)
+        name = f"{self.measure}@{self.k}"
+        if hasattr(estimator, "evaluate"):  # a tagger knows the names of labels
+            found: float = estimator.evaluate(X, Y, k=self.k, deciles=False)[name]
+            return found
+        encode = getattr(estimator, "encode_targets", None)
+        targets = encode(Y) if encode is not None else as_csr(Y, "Y", values=False)
+        labels = _rank(estimator, X, min(self.k, targets.shape[1]))
+        counts = getattr(estimator, "train_counts_", None)
+        if counts is None and self.measure.startswith("PS"):
+            raise ParamError(
+                f"{name} needs how often labels occur in training, which {type(estimator).__name__} does not keep"
+            )
+        return float(evaluate(targets, labels, counts, k=self.k, deciles=False)[name])
+
+    def __repr__(self) -> str:
+        return f"make_scorer({f'{self.measure}@{self.k}'!r})"
+
+
+def make_scorer(*names: str) -> Any:
+    """A measure of rankings for `scoring=` of scikit-learn's searches and cross-validation.
+
+    Parameters
+    ----------
+    names : "P@5", "nDCG@5", "PSP@5", "PSnDCG@5" or "recall@5", with any number of labels
+        One gives a scorer; several give a dict of them by name, to be judged by all of them.
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> from sklearn.model_selection import cross_val_score
+    >>> data = umpteen.make_synthetic(500, 300, 20, seed=1)
+    >>> Y = data.Y.toarray()  # cross_val_score takes no sparse Y; GridSearchCV does
+    >>> scores = cross_val_score(umpteen.DiSMEC(), data.X, Y, cv=3, scoring=umpteen.make_scorer("nDCG@5"))
+    >>> len(scores), bool(scores.min() > 0.5)
+    (3, True)
+    """
+    if not names:
+        raise ParamError('make_scorer needs a measure, such as "P@5"')
+    scorers: Mapping[str, RankingScorer] = {name: _parse(name) for name in names}
+    return scorers[names[0]] if len(names) == 1 else scorers
+
+
+def _parse(name: str) -> RankingScorer:
+    found = re.fullmatch(r"(\w+)@([1-9][0-9]{0,5})", name) if isinstance(name, str) else None
+    if found is None or found[1] not in _MEASURES:
+        known = ", ".join(f"{measure}@k" for measure in _MEASURES)
+        raise ParamError(f"a scorer must be one of {known}, such as 'P@5', but is {name!r}")
+    return RankingScorer(found[1], int(found[2]))
+
+
+def _last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The last step of a pipeline, and the rows as it sees them."""
+    while hasattr(estimator, "steps") and not hasattr(estimator, "predict_topk"):
+        X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+        estimator = estimator.steps[-1][1]
+    return estimator, X
+
+
+def _rank(estimator: Any, X: Any, top_k: int) -> NDArray[np.int32]:
+    """The best labels of each row; of an estimator that is not ours, by its scores."""
+    if hasattr(estimator, "predict_topk"):
+        labels: NDArray[np.int32] = estimator.predict_topk(X, top_k)[0]
+        return labels
+    how = next((name for name in ("decision_function", "predict_proba") if hasattr(estimator, name)), None)
+    if how is None:
+        raise ParamError(
+            f"ranking needs predict_topk, decision_function or predict_proba, but {type(estimator).__name__} has none"
+        )
+    scores = np.asarray(getattr(estimator, how)(X))
+    return np.argsort(-scores, axis=1, kind="stable")[:, :top_k].astype(np.int32)

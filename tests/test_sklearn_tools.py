@@ -1,0 +1,376 @@
+"""Our methods inside scikit-learn's tools, and scikit-learn's inside ours, on real rows: Bibtex's and texts about
+cooking."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn import set_config
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import StackingClassifier
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import ClassifierChain
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import MultiLabelBinarizer
+from sklearn.svm import LinearSVC
+
+import umpteen
+from umpteen.errors import DataError, NotFittedError, ParamError
+
+from .conftest import data_root
+
+FEW = 400
+
+
+@pytest.fixture(scope="module")
+def rows(bibtex):
+    """Some rows and the labels that many of them have."""
+    train, _ = bibtex
+    frequent = np.argsort(-train.Y[:1500].getnnz(axis=0), kind="stable")[:12]
+    has = np.flatnonzero(np.diff(train.Y[:1500, frequent].indptr))[:FEW]
+    assert len(has) == FEW
+    return train.X[has], train.Y[has][:, frequent]
+
+
+@pytest.fixture(scope="module")
+def classes(rows):
+    """Rows that have one class each: the most frequent label of those they have."""
+    X, Y = rows
+    has = np.diff(Y.indptr) > 0
+    names = np.array([f"class {i:02}" for i in range(Y.shape[1])])
+    y = names[np.asarray(Y[has].argmax(axis=1)).ravel()]
+    often = np.isin(y, [name for name in names if (y == name).sum() >= 15])
+    return X[has][often], y[often]
+
+
+# --- what every estimator has -----------------------------------------------------------------------------------
+
+
+def test_decisions_and_scores_of_labels(rows):
+    X, Y = rows
+    svm = umpteen.DiSMEC(threads=1).fit(X, Y)
+    scores = svm.decision_function(X)
+    assert scores.shape == Y.shape
+    assert np.array_equal(svm.classes_, np.arange(12))
+    assert np.array_equal(scores >= 0, svm.predict(X).toarray() > 0)
+    assert np.array_equal(np.argmax(scores, axis=1), svm.predict_topk(X, 1)[0][:, 0])
+    W, bias = svm.to_weights()
+    assert np.allclose(svm.preprocessing_.transform(X) @ W.T + bias, scores, atol=1e-4)
+    assert np.array_equal(svm.coef_.toarray(), W.toarray())
+    assert np.array_equal(svm.intercept_, bias)
+
+
+def test_a_tree_has_no_weights(rows):
+    forest = umpteen.FastXML(n_trees=2).fit(*rows)
+    with pytest.raises(ParamError, match="only linear models have weights .* family is forest"):
+        forest.to_weights()
+
+
+def test_probabilities_are_there_once_calibrated(rows):
+    X, Y = rows
+    assert not hasattr(umpteen.DiSMEC(), "predict_proba")
+    plain = umpteen.DiSMEC().fit(X, Y)
+    assert not hasattr(plain, "predict_proba")
+    svm = umpteen.DiSMEC().fit(X, Y, calibration=3)
+    found = svm.predict_proba(X)
+    labels, probabilities = svm.predict_topk_proba(X, 3)
+    assert np.array_equal(np.take_along_axis(found, labels, axis=1), probabilities)
+    assert found.min() >= 0
+    assert found.max() <= 1
+
+
+def test_what_would_be_too_large_is_refused_and_says_what_to_use(rows, monkeypatch):
+    X, Y = rows
+    svm = umpteen.DiSMEC().fit(X, Y, calibration=3)
+    monkeypatch.setattr("umpteen.trained.dense.MOST_CELLS", FEW * 12 - 1)
+    with pytest.raises(ParamError, match=f"predict_proba of {FEW} rows x 12 labels .* use predict_topk_proba"):
+        svm.predict_proba(X)
+    with pytest.raises(ParamError, match="use predict_topk, or fewer rows"):
+        svm.decision_function(X)
+    assert svm.decision_function(X[1:]).shape == (FEW - 1, 12)
+
+
+@pytest.mark.parametrize("name", ["fastxml", "rxml", "label-tree", "rxml-global"])
+def test_the_least_score_that_is_given_is_zero_in_every_family(name, rows):
+    from umpteen.methods import method_class
+
+    X, Y = rows
+    model = method_class(name)().fit(X, Y)
+    assert np.mean((model.decision_function(X) >= 0) == (model.predict(X).toarray() > 0)) > 0.999
+
+
+def test_n_jobs_is_another_name_for_threads():
+    svm = umpteen.DiSMEC(n_jobs=2)
+    assert (svm.threads, svm.n_jobs) == (2, 2)
+    assert "n_jobs" not in svm.get_params()
+    assert svm.set_params(n_jobs=-1).threads is None
+    assert clone(svm).threads is None
+    with pytest.raises(ParamError, match="threads and n_jobs are one parameter"):
+        umpteen.DiSMEC(n_jobs=2, threads=1)
+    with pytest.raises(ParamError, match="n_jobs must be an integer of at least 1, but is -2"):
+        umpteen.DiSMEC(n_jobs=-2)
+
+
+def test_an_error_before_fit_is_one_of_both():
+    from sklearn.exceptions import NotFittedError as Theirs
+
+    for kind in (NotFittedError, Theirs):
+        with pytest.raises(kind, match="not fitted") as caught:
+            umpteen.DiSMEC().predict(np.ones((2, 2)))
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), Theirs)
+
+
+# --- labels of every shape ----------------------------------------------------------------------------------------
+
+
+def test_labels_of_every_shape_train_the_same_model(rows):
+    X, Y = rows
+    names = [f"label {i:02}" for i in range(12)]
+    dense = Y.toarray().astype(np.int64)
+    lists = [[names[label] for label in row.indices] for row in Y]
+    known = umpteen.DiSMEC().fit(X, Y)
+    forms = {
+        "csr": Y,
+        "csr_array": sp.csr_array(Y),
+        "dense": dense,
+        "table": pd.DataFrame(dense, columns=names),
+        "lists": lists,
+    }
+    for form, given in forms.items():
+        svm = umpteen.DiSMEC().fit(X, given)
+        assert np.array_equal(svm.decision_function(X), known.decision_function(X)), form
+        assert svm.score(X, given) == known.score(X, Y), form
+        predicted = svm.predict(X)
+        if form in ("dense", "table"):
+            assert predicted.dtype == dense.dtype
+            assert np.array_equal(predicted, known.predict(X).toarray())
+        if form in ("table", "lists"):
+            assert list(svm.label_names_) == names
+            assert svm.classes_.tolist() == names
+        if form == "lists":
+            assert predicted == [[names[label] for label in row.indices] for row in known.predict(X)]
+
+
+def test_one_class_for_each_row(classes):
+    X, y = classes
+    svm = umpteen.DiSMEC().fit(X, y)
+    assert np.array_equal(svm.classes_, np.unique(y))
+    assert svm.score(X, y) == np.mean(svm.predict(X) == y) > 0.9
+    peer = LinearSVC().fit(svm.preprocessing_.transform(X), y)
+    assert np.mean(peer.predict(svm.preprocessing_.transform(X)) == svm.predict(X)) > 0.98
+    assert svm.score(X, np.where(y == y[0], "unknown", y)) < svm.score(X, y)
+    calibrated = umpteen.DiSMEC().fit(X, y, calibration=3).predict_proba(X)
+    assert np.allclose(calibrated.sum(axis=1), 1)
+
+
+def test_two_classes_have_one_score(classes):
+    X, y = classes
+    y = (y == y[0]).astype(int)
+    svm = umpteen.DiSMEC().fit(X, y)
+    scores = svm.decision_function(X)
+    assert scores.shape == y.shape
+    assert np.array_equal(scores > 0, svm.predict(X) == 1)
+    rows = svm.preprocessing_.transform(X)
+    assert np.allclose((rows @ svm.coef_.T).toarray().ravel() + svm.intercept_, scores, atol=1e-4)
+
+
+def test_columns_of_a_table_are_remembered(rows):
+    X, Y = rows
+    table = pd.DataFrame(X[:, :30].toarray(), columns=[f"word {i}" for i in range(30)])
+    svm = umpteen.DiSMEC().fit(table, Y)
+    assert svm.feature_names_in_.tolist() == list(table.columns)
+    assert svm.predict(table).shape == Y.shape
+    with pytest.raises(DataError, match="unknown column 'verb'"):
+        svm.predict(table.rename(columns={"word 3": "verb"}))
+    with pytest.raises(DataError, match="in the same order"):
+        svm.decision_function(table[table.columns[::-1]])
+    sparse = table.astype(pd.SparseDtype(float, 0))
+    assert np.array_equal(umpteen.DiSMEC().fit(sparse, Y).coef_.toarray(), svm.coef_.toarray())
+    assert not hasattr(umpteen.DiSMEC().fit(X, Y), "feature_names_in_")
+
+
+# --- searches and cross-validation --------------------------------------------------------------------------------
+
+
+def test_grid_search_by_a_measure_of_scikit_learn(rows):
+    X, Y = rows
+    search = GridSearchCV(umpteen.DiSMEC(), {"C": [0.01, 1.0]}, cv=3, scoring="f1_micro").fit(X, Y)
+    assert search.best_params_ == {"C": 1.0}
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_score_ > 0.2
+
+
+def test_grid_search_of_dense_labels_by_three_measures(rows):
+    X, Y = rows
+    scoring = umpteen.make_scorer("P@1", "nDCG@5", "PSP@3")
+    search = GridSearchCV(umpteen.DiSMEC(), {"C": [0.01, 1.0]}, cv=2, scoring=scoring, refit="nDCG@5")
+    search.fit(X, Y.toarray())
+    assert search.best_params_ == {"C": 1.0}
+    for name in scoring:
+        assert (search.cv_results_[f"mean_test_{name}"] > 0.1).all()
+
+
+def test_randomized_search(rows):
+    from scipy.stats import loguniform
+
+    search = RandomizedSearchCV(umpteen.DiSMEC(), {"C": loguniform(0.01, 10)}, n_iter=3, cv=2, random_state=0)
+    assert search.fit(*rows).best_score_ > 0.3
+
+
+def test_halving_search(rows):
+    search = HalvingGridSearchCV(
+        umpteen.DiSMEC(), {"C": [0.01, 0.1, 1.0]}, cv=2, min_resources=100, random_state=0,
+        scoring=umpteen.make_scorer("P@1"),
+    )  # fmt: skip
+    assert search.fit(*rows).best_params_["C"] in (0.1, 1.0)
+
+
+def test_cross_val_predict(rows, classes):
+    X, Y = rows
+    given = cross_val_predict(umpteen.DiSMEC(), X, Y, cv=3)
+    assert given.shape == Y.shape
+    assert f1_score(Y, given, average="micro", zero_division=0) > 0.2
+    scores = cross_val_predict(umpteen.DiSMEC(), X, Y.toarray(), cv=3, method="decision_function")
+    assert scores.shape == Y.shape
+    assert cross_val_predict(umpteen.DiSMEC(), *classes, cv=3).shape == classes[1].shape
+
+
+def test_a_measure_agrees_with_evaluate(rows):
+    X, Y = rows
+    svm = umpteen.DiSMEC().fit(X, Y)
+    known = umpteen.evaluate(Y, svm.predict_topk(X, 5)[0], svm.train_counts_)
+    for name in ("P@5", "nDCG@5", "PSP@3", "PSnDCG@1"):
+        assert umpteen.make_scorer(name)(svm, X, Y) == pytest.approx(known[name] / 100)
+
+
+def test_measures_of_estimators_that_are_not_ours(rows):
+    X, Y = rows
+    peer = OneVsRestClassifier(LinearSVC()).fit(X, Y)
+    assert umpteen.make_scorer("P@1")(peer, X, Y) > 0.9
+    with pytest.raises(ParamError, match="PSP@3 needs how often labels occur in training"):
+        umpteen.make_scorer("PSP@3")(peer, X, Y)
+
+
+@pytest.mark.parametrize("name", ["P", "F@3", "P@0", 5, "accuracy"])
+def test_unknown_measures_are_refused(name):
+    with pytest.raises(ParamError, match="a scorer must be one of"):
+        umpteen.make_scorer(name)
+
+
+# --- meta-estimators ----------------------------------------------------------------------------------------------
+
+
+def test_calibrated_classifier(classes):
+    X, y = classes
+    calibrated = CalibratedClassifierCV(umpteen.DiSMEC(), cv=3).fit(X, y)
+    found = calibrated.predict_proba(X)
+    assert found.shape == (len(y), len(np.unique(y)))
+    assert np.mean(calibrated.predict(X) == y) > 0.85
+
+
+def test_stacking(classes):
+    X, y = classes
+    stack = StackingClassifier(
+        [("svm", umpteen.DiSMEC()), ("trees", umpteen.FastXML(n_trees=3)), ("peer", LinearSVC())],
+        LogisticRegression(max_iter=300), cv=2,
+    )  # fmt: skip
+    assert stack.fit(X, y).score(X, y) > 0.7
+
+
+def test_a_chain_of_classifiers(rows):
+    X, Y = rows
+    chain = ClassifierChain(umpteen.DiSMEC(), order=[0, 1, 2]).fit(X, Y[:, :3].toarray())
+    assert f1_score(Y[:, :3].toarray(), chain.predict(X), average="micro") > 0.7
+
+
+def test_weights_are_routed(rows):
+    X, Y = rows
+    weights = np.where(np.arange(FEW) < 200, 1.0, 0.0)
+    set_config(enable_metadata_routing=True)
+    try:
+        svm = umpteen.DiSMEC().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        search = GridSearchCV(svm, {"C": [1.0]}, cv=KFold(2, shuffle=True, random_state=0))
+        search.fit(X, Y, sample_weight=weights)
+        half = umpteen.DiSMEC().fit(X[:200], Y[:200])
+        assert np.array_equal(search.best_estimator_.decision_function(X), half.decision_function(X))
+        results = cross_validate(svm, X, Y.toarray(), cv=2, params={"sample_weight": np.ones(FEW)})
+        assert len(results["test_score"]) == 2
+        with pytest.raises(TypeError, match="not 'texts'"):
+            svm.set_fit_request(texts=True)
+    finally:
+        set_config(enable_metadata_routing=False)
+
+
+# --- pipelines ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Questions about cooking in a table of two columns, and their most frequent labels."""
+    folder = data_root() / "StackExchange-Cooking"
+    if not folder.exists():
+        pytest.skip(f"no StackExchange-Cooking in {data_root()}; set UMPTEEN_DATA to run this test")
+    questions = list(itertools.islice(umpteen.iter_corpus(folder / "train.jsonl.xz"), 600))
+    titles = [question.text for question in questions]
+    table = pd.DataFrame({"title": titles, "end": [" ".join(title.split()[-4:]) for title in titles]})
+    Y = MultiLabelBinarizer().fit_transform([question.labels for question in questions])
+    Y = Y[:, np.argsort(-Y.sum(axis=0), kind="stable")[:15]]
+    return table[Y.any(axis=1)], Y[Y.any(axis=1)]
+
+
+def test_pipeline_and_feature_union_of_texts(texts):
+    table, Y = texts
+    union = FeatureUnion([("words", umpteen.Tfidf()), ("stems", umpteen.Tfidf(ngram_range=(1, 2)))])
+    pipeline = Pipeline([("features", union), ("svm", umpteen.DiSMEC())])
+    scores = cross_val_score(pipeline, table["title"], Y, cv=3, scoring=umpteen.make_scorer("P@1"))
+    assert scores.min() > 0.2
+    search = GridSearchCV(pipeline, {"svm__C": [0.01, 1.0]}, cv=2, scoring="f1_micro").fit(table["title"], Y)
+    assert search.best_params_ == {"svm__C": 1.0}
+
+
+def test_columns_of_texts(texts):
+    table, Y = texts
+    columns = ColumnTransformer([("title", umpteen.Tfidf(), "title"), ("end", umpteen.Tfidf(), "end")])
+    pipeline = Pipeline([("columns", columns), ("svm", umpteen.DiSMEC())]).fit(table, Y)
+    assert pipeline.score(table, Y) > 0.8
+    names = columns.fit(table).get_feature_names_out()
+    assert len(names) == pipeline.named_steps["svm"].n_features_in_
+    assert names[0].startswith("title__")
+
+
+def test_words_as_columns_of_a_table(texts):
+    table, _ = texts
+    words = umpteen.Tfidf(max_features=50).set_output(transform="pandas")
+    found = words.fit_transform(table["title"])
+    assert list(found.columns) == words.get_feature_names_out().tolist()
+    assert found.shape == (len(table), 50)
+    plain = umpteen.Tfidf(max_features=50).fit_transform(table["title"])
+    assert np.array_equal(found.sparse.to_coo().toarray(), plain.toarray())
+    assert sp.issparse(words.set_output(transform="default").transform(table["title"]))
+
+
+def test_no_warnings_from_scikit_learn(rows):
+    X, Y = rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(umpteen.DiSMEC(C=2)).fit(X, Y.toarray()).score(X, Y.toarray())
