@@ -25,8 +25,10 @@ TOGETHER = {
 }
 
 
-def is_measured(item: pytest.Item) -> bool:
-    return item.get_closest_marker("measured") is not None
+def is_alone(item: pytest.Item) -> bool:
+    """Whether a test measures time. The memory of a process is its own, whatever runs beside it."""
+    mark = item.get_closest_marker("measured")
+    return mark is not None and "memory" not in mark.args
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -84,13 +86,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long ones first, so that no worker ends long before the others; then the rest; then those that are measured."""
+    """Long ones first, so that no worker ends long before the others; then the rest; then those that run alone."""
     if hasattr(config, "turns"):
-        items.sort(key=lambda item: (is_measured(item), item.get_closest_marker("slow") is None))
+        items.sort(key=lambda item: (is_alone(item), item.get_closest_marker("slow") is None))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     turns = getattr(item.config, "turns", None)
-    with turns.take(alone=is_measured(item)) if turns else contextlib.nullcontext():
+    with turns.take(alone=is_alone(item)) if turns else contextlib.nullcontext():
         return (yield)

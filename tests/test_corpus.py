@@ -207,7 +207,7 @@ def test_reading_brings_in_no_optional_package():
 
 
 @pytest.mark.process
-@pytest.mark.measured
+@pytest.mark.measured("memory")
 def test_a_file_is_read_as_it_is_asked_for(tmp_path):
     """A row is handed out before the rest of the file is looked at, so that the file may exceed memory."""
     content = jsonl([(text * 30, labels) for text, labels in ROWS]) * 20_000

@@ -318,7 +318,7 @@ def test_parquet_and_excel_keep_the_types_of_columns(tagger, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.measured
+@pytest.mark.measured("memory")
 def test_memory_does_not_grow_with_the_table(model, tmp_path):
     code = (
         "import sys, umpteen\n"

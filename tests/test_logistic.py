@@ -271,7 +271,7 @@ def test_the_kernel_stops_when_told():
 
 
 @pytest.mark.process
-@pytest.mark.measured
+@pytest.mark.measured("memory")
 def test_the_estimate_covers_the_peak():
     """Many features, so that the panels are most of it; measured in a fresh process."""
     code = """

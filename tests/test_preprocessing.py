@@ -77,7 +77,7 @@ def test_a_model_remembers_its_power(tmp_path, tiny):
 
 
 @pytest.mark.process
-@pytest.mark.measured
+@pytest.mark.measured("memory")
 @pytest.mark.parametrize(
     "method", ["Centroid()", "FastXML(n_trees=1, threads=1)", "RXMLGlobal(rank=5, iterations=2)"]
 )

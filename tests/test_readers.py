@@ -476,7 +476,7 @@ def test_format_by_name():
 
 
 @pytest.mark.process
-@pytest.mark.measured
+@pytest.mark.measured("memory")
 def test_reader_memory_is_bounded_by_the_arrays(tmp_path, eurlex):
     """Beyond file and result the parser allocates next to nothing: the peak is measured in a fresh process."""
     import subprocess

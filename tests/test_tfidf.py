@@ -340,7 +340,7 @@ def test_same_bytes_on_any_number_of_threads_and_batches(nuclei, monkeypatch, pa
 
 
 @pytest.mark.process
-@pytest.mark.measured
+@pytest.mark.measured("memory")
 def test_texts_are_forgotten_while_they_are_read(tmp_path):
     """Fitting on a stream needs the memory of the terms, not of the texts."""
     code = """
