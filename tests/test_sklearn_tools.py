@@ -369,6 +369,54 @@ def test_words_as_columns_of_a_table(texts):
     assert sp.issparse(words.set_output(transform="default").transform(table["title"]))
 
 
+# --- taggers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tagged(texts):
+    table, Y = texts
+    return table["title"].tolist(), [[f"label {label:02}" for label in np.flatnonzero(row)] for row in Y]
+
+
+def test_grid_search_of_a_tagger(tagged):
+    search = GridSearchCV(umpteen.Tagger("dismec", calibration=0), {"method__C": [0.01, 1.0]}, cv=2).fit(*tagged)
+    assert search.best_params_ == {"method__C": 1.0}
+    assert search.best_estimator_.method.C == 1.0
+    scoring = umpteen.make_scorer("nDCG@3")
+    search = GridSearchCV(umpteen.Tagger("dismec", calibration=0), {"method__C": [0.01, 1.0]}, cv=2, scoring=scoring)
+    assert search.fit(*tagged).best_score_ > 0.3
+
+
+def test_parameters_of_a_method_that_is_not_chosen_yet():
+    with pytest.raises(ParamError, match="parameters of a method need a method"):
+        umpteen.Tagger().set_params(method__C=1.0)
+
+
+def test_a_tagger_gives_the_form_of_labels_it_was_given(texts, tagged):
+    table, Y = texts
+    names = [f"label {i:02}" for i in range(Y.shape[1])]
+    titles, lists = tagged
+    known = umpteen.Tagger("dismec", calibration=0).fit(titles, lists)
+    as_matrix = MultiLabelBinarizer(classes=names).fit_transform(known.predict(titles))
+    for given in (Y, sp.csr_matrix(Y), pd.DataFrame(Y, columns=names)):
+        tagger = umpteen.Tagger("dismec", calibration=0).fit(table["title"], given)
+        predicted = tagger.predict(table["title"])
+        assert np.array_equal(predicted.toarray() if sp.issparse(predicted) else predicted, as_matrix)
+        assert tagger.score(table["title"], given) == known.score(titles, lists)
+    search = GridSearchCV(
+        umpteen.Tagger("dismec", calibration=0), {"method__C": [0.01, 1.0]}, cv=2, scoring="f1_micro"
+    )
+    assert search.fit(table["title"], Y).best_params_ == {"method__C": 1.0}
+
+
+def test_a_tagger_of_classes(texts):
+    table, Y = texts
+    y = pd.Series(np.argmax(Y, axis=1), index=table.index)
+    tagger = umpteen.Tagger("dismec", calibration=0).fit(table["title"], y)
+    assert np.mean(tagger.predict(table["title"]) == y) == pytest.approx(tagger.score(table["title"], y), abs=0.02)
+    assert tagger.score(table["title"], y) > 0.8
+
+
 def test_no_warnings_from_scikit_learn(rows):
     X, Y = rows
     with warnings.catch_warnings():

@@ -15,7 +15,7 @@ from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.tables.fields import Fields
 from umpteen.engines.base import Engine
-from umpteen.errors import DataError, ModelCorruptError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ParamError, not_fitted
 from umpteen.evaluation.calibration import Reliability
 from umpteen.evaluation.metrics import Metrics
 from umpteen.methods.base import Method
@@ -28,6 +28,7 @@ from umpteen.tagging.explaining import TextExplanation, explain_in_words
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.rows import TextRows, rank_rows
 from umpteen.tagging.storage import PRECOMPUTED, Untrainable, open_features, open_fields, recipe_of
+from umpteen.tagging.targets import LabelForm, read_labels
 from umpteen.text.features import TextFeatures
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
@@ -104,6 +105,9 @@ class Tagger(TaggerParameters):
         self.tune = tune
         self.keep_rows = keep_rows
 
+    #: The form of the labels given to `fit`; None for lists of names.
+    _form: LabelForm | None = None
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
@@ -112,7 +116,7 @@ class Tagger(TaggerParameters):
     def fit(
         self,
         texts: Any,
-        labels: Iterable[Iterable[str]],
+        labels: Any,
         model_dir: PathLike | None = None,
         *,
         resume: bool = True,
@@ -125,7 +129,8 @@ class Tagger(TaggerParameters):
         ----------
         texts : iterable of str; or rows of numbers, with features="precomputed"
         labels : iterable of iterables of str
-            The label names of each text; a text may have none.
+            The label names of each text; a text may have none. Or a matrix, sparse or dense, or a table with a column
+            for each label; or an array or series with one class for each text. `predict` gives the same form.
         model_dir, resume, progress
             As for the method's own `fit`: each shard is written as it finishes, and after an interruption the same
             call continues.
@@ -133,6 +138,7 @@ class Tagger(TaggerParameters):
             Which columns of a table they come from, such as `Corpus.fields`. The model keeps this, and commands that
             read tables for it take these columns.
         """
+        self._form, labels = read_labels(labels)
         features, data = self.prepare(texts, labels, model_dir)
         return self.train(features, data, model_dir, resume=resume, progress=progress, fields=fields)
 
@@ -337,12 +343,14 @@ class Tagger(TaggerParameters):
             for row, scores in zip(labels.tolist(), values.tolist(), strict=True)
         ]
 
-    def predict(
-        self, texts: Any, top_k: int | str | None = None, threshold: float | str | None = None
-    ) -> list[list[str]]:
-        """The names of the labels to give each text; see `suggest`."""
+    def predict(self, texts: Any, top_k: int | str | None = None, threshold: float | str | None = None) -> Any:
+        """The labels to give each text, in the form that `fit` was given: lists of names, a matrix, or one class.
+        `suggest` says which labels those are."""
+        if self._form is not None and self._form.form.kind == "classes":
+            top_k, threshold = 1, None
         found = self.suggest(list(texts) if not hasattr(texts, "shape") else texts, top_k, threshold)
-        return [[name for name, _ in row] for row in found]
+        names = [[name for name, _ in row] for row in found]
+        return names if self._form is None else self._form.from_lists(names)
 
     def count_unknown(self, texts: Any) -> list[tuple[int, int]]:
         """For each text, how many of its words the model does not know, and how many words it has."""
@@ -397,7 +405,9 @@ class Tagger(TaggerParameters):
         """P@1 as a fraction, for scikit-learn's searches."""
         return self.evaluate(texts, labels, k=1, deciles=False)["P@1"] / 100
 
-    def _encode(self, labels: Iterable[Iterable[str]]) -> Csr:
+    def _encode(self, labels: Any) -> Csr:
+        if self._form is not None and not isinstance(labels, list):
+            labels = self._form.to_lists(labels)
         return judging.encode_targets(self.fitted(), labels)
 
     def encode(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Csr, Csr]:
@@ -462,7 +472,7 @@ class Tagger(TaggerParameters):
         """The trained model; raises NotFittedError before `fit`."""
         model: TrainedModel | None = getattr(self, "model_", None)
         if model is None:
-            raise NotFittedError("this Tagger is not fitted; call fit first")
+            raise not_fitted("this Tagger is not fitted; call fit first")
         return model
 
 

@@ -42,6 +42,8 @@ class TaggerParameters(Parameters):
         return params
 
     def set_params(self, **params: Any) -> Self:
+        if any(name.startswith("method__") for name in params):
+            self._name_method()
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
@@ -53,13 +55,19 @@ class TaggerParameters(Parameters):
                 setattr(self, name, value)
         return self
 
+    def _name_method(self) -> None:
+        """Turns a method's name into the method, so that its parameters can be set."""
+        if self.method is None or self.method == AUTO:
+            raise ParamError("parameters of a method need a method: Tagger('dismec'), but method is 'auto'")
+        if isinstance(self.method, str):
+            self.method = method_class(self.method)()
+
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+        from sklearn.utils import InputTags, Tags, TargetTags
 
         return Tags(
-            estimator_type="classifier",
+            estimator_type=None,  # a classifier's labels may not be lists of names, says scikit-learn
             target_tags=TargetTags(required=True, multi_output=True, single_output=False),
-            classifier_tags=ClassifierTags(multi_class=False, multi_label=True),
             input_tags=InputTags(string=self.features != PRECOMPUTED, two_d_array=self.features == PRECOMPUTED),
         )
 
