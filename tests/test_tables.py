@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 
 import openpyxl
 import pyarrow as pa
@@ -102,6 +104,17 @@ def test_bad_tables(tmp_path, content, message):
 def test_long_cells_and_headers_alone(tmp_path):
     assert cells(write(tmp_path, "a,b\n")) == []
     assert cells(write(tmp_path, f"a,b\n{'x' * 1_000_000},2\n"))[0][0] == "x" * 1_000_000
+
+
+def test_a_line_that_never_ends_takes_time_in_proportion():
+    """A small compressed file may hold one; joined piece by piece it would take hours."""
+    script = (
+        "from umpteen.data.tables.lines import decode_lines\n"
+        "pieces = [b'a' * 1000] * 100_000 + [b'\\n\\nb', b'\\n', b'', b'c']\n"
+        "print([(len(line), line[-1:]) for line in decode_lines('x', pieces)])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == r"[(100000001, '\n'), (1, '\n'), (2, '\n'), (1, 'c')]", done.stderr
 
 
 def test_options_are_checked(tmp_path):
@@ -275,3 +288,36 @@ def test_parquet_keeps_the_types_of_its_columns(tmp_path):
     written = pa.parquet.read_table(tmp_path / "b.parquet")
     assert written.select(["n", "labels"]).equals(table)
     assert written.schema.field("new").type == pa.string()
+
+
+def test_damaged_parquet_names_the_row_group(tmp_path):
+    file = tmp_path / "a.parquet"
+    texts = [f"text {i * 7919 % 1000} of {i}" for i in range(4000)]
+    pyarrow.parquet.write_table(pa.table({"text": texts}), file, row_group_size=1000)
+    chunk = pyarrow.parquet.ParquetFile(file).metadata.row_group(2).column(0)
+    content = bytearray(file.read_bytes())
+    first = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+    middle = first + chunk.total_compressed_size // 2
+    content[middle : middle + 200] = b"\xff" * 200
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.parquet: row group 2 of 4, rows 2000 to 2999: not readable Parquet"):
+        umpteen.read_corpus(file, labels=None)
+
+
+def test_a_damaged_excel_file_is_our_error_wherever_the_damage_is(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.append(["text"])
+    for i in range(300):
+        book.active.append([f"some words {i * 7919 % 1000} of {i}"])
+    file = tmp_path / "a.xlsx"
+    book.save(file)
+    whole = file.read_bytes()
+    refused = []
+    for at in range(0, len(whole), len(whole) // 60):
+        file.write_bytes(whole[:at] + bytes(255 - byte for byte in whole[at : at + 8]) + whole[at + 8 :])
+        try:
+            umpteen.read_corpus(file, labels=None)
+        except DataError as error:
+            refused.append(str(error))
+    assert len(refused) > 30
+    assert all(message.startswith(f"{file}: ") for message in refused)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,7 +16,10 @@ _ROWS = 1024
 #: What pyarrow raises beside its own exceptions: on damaged pages, columns of other lengths, texts that are no UTF-8.
 _BAD_PARQUET = (OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, AttributeError)
 #: What openpyxl raises on files that are no Excel files.
-_BAD_EXCEL = (zipfile.BadZipFile, OSError, ValueError, TypeError, LookupError, AttributeError, SyntaxError, EOFError)
+_BAD_EXCEL = (
+    zipfile.BadZipFile, zlib.error, OSError, ValueError, TypeError, LookupError, AttributeError, SyntaxError,
+    EOFError, RuntimeError, ArithmeticError,
+)  # fmt: skip
 
 NumberedRows = Iterator[tuple[int, dict[str, Any]]]
 
@@ -33,17 +37,20 @@ def parquet_rows(path: PathLike) -> tuple[list[str], Any, int, NumberedRows]:
 
 
 def _iter_parquet(path: PathLike, pyarrow: Any) -> NumberedRows:
-    number = 0
+    number, place = 0, ""
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(_ROWS):
-                for row in batch.to_pylist():
-                    yield number, row
-                    number += 1
+            for group in range(file.num_row_groups):
+                last = number + file.metadata.row_group(group).num_rows - 1
+                place = f"row group {group} of {file.num_row_groups}, rows {number} to {last}: "
+                for batch in file.iter_batches(_ROWS, row_groups=[group]):
+                    for row in batch.to_pylist():
+                        yield number, row
+                        number += 1
     except DataError:
         raise
     except (pyarrow.lib.ArrowException, *_BAD_PARQUET) as error:
-        _fail(path, "Parquet", error)
+        _fail(path, "Parquet", error, place)
 
 
 def import_pyarrow(what: str) -> Any:
@@ -79,7 +86,7 @@ def excel_rows(path: PathLike) -> tuple[list[str], int | None, NumberedRows]:
 
 
 def _iter_excel(path: PathLike, book: Any, cells: Iterator[tuple[Any, ...]], header: list[str]) -> NumberedRows:
-    width = len(header)
+    width, number = len(header), 1
     try:
         for number, row in enumerate(cells, start=2):
             if all(value is None for value in row):
@@ -92,7 +99,7 @@ def _iter_excel(path: PathLike, book: Any, cells: Iterator[tuple[Any, ...]], hea
     except DataError:
         raise
     except _BAD_EXCEL as error:
-        _fail(path, "Excel", error)
+        _fail(path, "Excel", error, f"behind row {number}: ")
     finally:
         book.close()
 
@@ -121,7 +128,7 @@ def _refuse_missing(path: PathLike) -> None:
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
 
-def _fail(path: PathLike, kind: str, error: Exception) -> NoReturn:
+def _fail(path: PathLike, kind: str, error: Exception, place: str = "") -> NoReturn:
     if isinstance(error, OSError) and error.errno is not None:  # the disk's
         raise error
-    raise DataError(f"{path}: not readable {kind} ({error})") from error
+    raise DataError(f"{path}: {place}not readable {kind} ({error})") from error

@@ -6,6 +6,7 @@ import codecs
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from umpteen.data.files import PathLike, read_chunks
@@ -27,19 +28,17 @@ def read_pieces(path: PathLike) -> Iterator[bytes]:
 def decode_lines(path: PathLike, pieces: Iterable[bytes], encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a text, each with its newline where it has one. A byte order mark is left out."""
     decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)()
-    number, rest = 1, ""
-    for piece in pieces:
-        lines = (rest + _decode(decoder, piece, False, path, number, encoding)).split("\n")
-        rest = lines.pop()
+    number = 1
+    held: list[str] = []  # pieces of a line, joined once: a long line would be copied with each of them
+    for piece, final in chain(((piece, False) for piece in pieces), [(b"", True)]):
+        first, *lines = _decode(decoder, piece, final, path, number, encoding).split("\n")
+        held.append(first)
         number += len(lines)
         for line in lines:
-            yield line + "\n"
-    rest += _decode(decoder, b"", True, path, number, encoding)
-    lines = rest.split("\n")  # the decoder may have held a whole line back
-    for line in lines[:-1]:
-        yield line + "\n"
-    if lines[-1]:
-        yield lines[-1]
+            yield "".join(held) + "\n"
+            held = [line]
+    if last := "".join(held):
+        yield last
 
 
 def _decode(decoder: Any, piece: bytes, final: bool, path: PathLike, number: int, encoding: str) -> str:
