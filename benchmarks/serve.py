@@ -165,9 +165,11 @@ def wait_until_ready(port: int, path: str = "/readyz") -> None:
 
 
 @contextlib.contextmanager
-def serving(models: list[Path], workers: int = 1, *more: str) -> Iterator[tuple[int, subprocess.Popen]]:
+def serving(
+    models: list[Path], workers: int = 1, *more: str, python: str = sys.executable
+) -> Iterator[tuple[int, subprocess.Popen]]:
     port = free_port()
-    command = [sys.executable, "-c", "from umpteen.cli.main import main; main()", "serve", *map(str, models),
+    command = [python, "-c", "from umpteen.cli.main import main; main()", "serve", *map(str, models),
                "--port", str(port), "--workers", str(workers), *more]  # fmt: skip
     with process(command) as started:
         wait_until_ready(port)
