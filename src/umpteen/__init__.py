@@ -24,6 +24,7 @@ _HOMES = {
     "DiSMEC": "umpteen.methods.dismec",
     "FastXML": "umpteen.methods.fastxml",
     "LabelTree": "umpteen.methods.label_tree",
+    "Method": "umpteen.methods.base",
     "Metrics": "umpteen.evaluation.metrics",
     "PDSparse": "umpteen.methods.pdsparse",
     "PPDSparse": "umpteen.methods.ppdsparse",
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from umpteen.evaluation.metrics import evaluate as evaluate
     from umpteen.evaluation.scorers import make_scorer as make_scorer
     from umpteen.labelling.files import label_file as label_file
+    from umpteen.methods.base import Method as Method
     from umpteen.methods.blend import Blend as Blend
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC

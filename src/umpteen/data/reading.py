@@ -11,7 +11,8 @@ from umpteen.data.matrix import Csr
 from umpteen.data.npz import read_npz, read_npz_features
 from umpteen.data.svmlight import read_svmlight
 from umpteen.data.xc_text import read_xc, read_xc_features
-from umpteen.errors import ParamError
+from umpteen.errors import DataError, ParamError
+from umpteen.extensions import READERS_GROUP, declared, import_object
 
 FORMATS = ("xc", "svmlight", "npz")
 _SUFFIXES = {".npz": "npz", ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight"}
@@ -46,4 +47,14 @@ def read(path: PathLike, *, format: str | None = None, **options: Any) -> Datase
         return read_svmlight(path, **options)
     if format == "npz":
         return read_npz(path, **options)
-    raise ParamError(f"format must be one of {', '.join(FORMATS)}, but is {format!r}")
+    others = declared(READERS_GROUP)
+    if format in others:
+        return check_dataset(import_object(others[format])(path), format)  # options are of our own formats
+    raise ParamError(f"format must be one of {', '.join((*FORMATS, *others))}, but is {format!r}")
+
+
+def check_dataset(data: Any, format: str) -> Dataset:
+    """What another package's reader gave."""
+    if not isinstance(data, Dataset):
+        raise DataError(f"the reader of {format} must return a Dataset, but returned a {type(data).__name__}")
+    return data

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from umpteen.errors import ModelFormatError, ParamError
+from umpteen.extensions import METHODS_GROUP, Registry, import_given, import_object
 from umpteen.trained.header import explain_newer
 from umpteen.trained.model import TrainedModel
 
 #: Name on the command line and in manifests -> where the class is. Imported when needed.
-METHODS = {
+_OWN = {
     "centroid": "umpteen.methods.centroid:Centroid",
     "dismec": "umpteen.methods.dismec:DiSMEC",
     "ppdsparse": "umpteen.methods.ppdsparse:PPDSparse",
@@ -23,13 +23,32 @@ METHODS = {
     "label-tree": "umpteen.methods.label_tree:LabelTree",
 }
 
+#: All methods: ours, and those that installed packages declare.
+METHODS = Registry(METHODS_GROUP, dict(_OWN))
+
 
 def method_class(name: str) -> Any:
-    """A method's class, by name."""
+    """A method's class, by name; or by "module:Class", which a user may name but a file may not."""
+    if name not in METHODS and ":" in name:
+        cls = _check_class(import_given(name), name)
+        METHODS[cls.name] = name  # so that this process knows the models it trains
+        return cls
     if name not in METHODS:
-        raise ParamError(f"method must be one of {', '.join(METHODS)}, but is {name!r}")
-    module, _, attribute = METHODS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+        raise ParamError(f"method must be one of {', '.join(METHODS)}, or module:Class, but is {name!r}")
+    return _check_class(import_object(METHODS[name]), name)
+
+
+def _check_class(cls: Any, name: str) -> Any:
+    from umpteen.methods.base import Method
+
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        raise ParamError(f"{name!r} must name a class derived from umpteen.Method, but is {cls!r:.100}")
+    called = getattr(cls, "name", None)
+    if ":" in name and (not isinstance(called, str) or called in _OWN):
+        raise ParamError(f"{name!r} must have a name of its own, but its name is {called!r:.100}")
+    if ":" not in name and called != name:
+        raise ParamError(f"the method declared as {name!r} must have this name, but its name is {called!r:.100}")
+    return cls
 
 
 def method_of(model: TrainedModel) -> Any:
