@@ -1,8 +1,9 @@
 """What `auto` chooses, how long that takes, and how far it is from the best single method of docs/RESULTS.md.
 
-python benchmarks/auto.py [SET …]
+python benchmarks/auto.py [SET | SET-tuned …]
 
-The choice is made on training rows alone; the test rows are looked at once, after training.
+The choice is made on training rows alone; the test rows are looked at once, after training. SET-tuned is the same
+with `tune`, which also compares settings and may blend.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from common import RESULTS, data_root, measure, read, run_parts, table
 import umpteen
 import umpteen.methods
 from umpteen.choosing.budget import Clock
-from umpteen.choosing.choice import describe_method
+from umpteen.choosing.training import train_choice
 
 SETS = (
     "Bibtex", "Delicious", "Mediamill", "StackExchange-Cooking", "Debian-Tags", "Nuclei-Tags", "EURLex-4K",
@@ -57,19 +58,19 @@ def best_known(name: str, train: umpteen.Dataset, test: umpteen.Dataset) -> tupl
     return max(found.items(), key=lambda item: item[1])
 
 
-def report(name: str) -> str:
+def report(name: str, tune: bool = False) -> str:
     train, test = rows_of(name)
     clock = Clock(THREADS)
-    choice = umpteen.choose_method(train.X, train.Y, BUDGET, THREADS)
+    choice = umpteen.choose_method(train.X, train.Y, BUDGET, THREADS, tune=tune)
     choosing = clock()
-    model = choice.method.fit(train.X, train.Y)
+    model = train_choice(choice, train.X, train.Y)
     seconds = clock()
     print(choice, file=sys.stderr, flush=True)
     value = measure(model, test)[METRIC]
     best, reached = best_known(name, train, test)
     header = ["chosen", "choosing", "in all", f"{METRIC}, test rows", "best single method", "its", "difference"]
     row = [
-        describe_method(choice.method), f"{choosing:.0f} s", f"{seconds:.0f} s", f"{value:.2f}", best,
+        choice.name, f"{choosing:.0f} s", f"{seconds:.0f} s", f"{value:.2f}", best,
         f"{reached:.2f}", f"{value - reached:+.2f}",
     ]  # fmt: skip
     options = "\n".join(f"- {option}" for option in choice.options)
@@ -77,6 +78,7 @@ def report(name: str) -> str:
 
 
 PARTS = {name: (name, partial(report, name)) for name in SETS}
+PARTS |= {f"{name}-tuned": (f"{name}, tuned", partial(report, name, tune=True)) for name in SETS}
 
 if __name__ == "__main__":
     run_parts("auto", "What auto chooses", PARTS)

@@ -14,9 +14,12 @@ from umpteen.choosing import auto
 from umpteen.choosing.budget import DEFAULT_BUDGET, format_seconds, parse_budget
 from umpteen.choosing.choice import Choice, describe_method, read_choice
 from umpteen.choosing.contest import Contest, Contestant, ndcg_by_row, rank
+from umpteen.choosing.contestants import challengers
 from umpteen.choosing.pilot import estimate_one_vs_rest
 from umpteen.choosing.training import train_choice
 from umpteen.cli.main import app
+from umpteen.data.matrix import as_csr
+from umpteen.data.preprocessing import Preprocessing
 from umpteen.errors import MemoryLimitError, ModelCorruptError, ParamError, ShardError
 from umpteen.storage.manifest import read_manifest
 
@@ -160,6 +163,15 @@ def test_dense_rows_may_get_methods_for_dense_rows():
     choice = umpteen.choose_method(X, data.Y, threads=1)
     assert any(option.name.startswith("rxml") and "normalize=False" in option.name for option in choice.options)
     assert all("fastxml normalize" not in option.name for option in choice.options)
+
+
+def test_rows_of_different_lengths_are_tried_as_they_are_too(tiny):
+    def forests(X):
+        return [describe_method(m) for m in challengers(umpteen.DiSMEC(), X, 1, 0, tune=False) if m.name == "fastxml"]
+
+    X = as_csr(tiny.X, "X")
+    assert forests(X) == ["fastxml normalize=True", "fastxml"]
+    assert forests(Preprocessing(normalize=True).transform(X)) == ["fastxml normalize=True"]
 
 
 def test_rows_must_match(tiny):

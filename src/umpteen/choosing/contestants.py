@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from umpteen.data.matrix import Csr
 from umpteen.methods import method_class
 from umpteen.methods.base import Method
@@ -47,6 +49,8 @@ def challengers(exact: Method, X: Csr, threads: int | None, seed: int, *, tune: 
         ("fastxml", unit),
         ("rxml", {}),
     ]
+    if unit and _lengths_differ(X):
+        named.append(("fastxml", {}))
     if dense:
         named.append(("rxml", _DENSE_RXML))
     if tune:
@@ -57,6 +61,12 @@ def challengers(exact: Method, X: Csr, threads: int | None, seed: int, *, tune: 
             named += [(name, params | root) for name, params in _weaker_loss(exact, 0.3)]
             named += [("label-tree", {"n_trees": 3, "power": 0.5})]
     return [*tree_methods(threads, seed), *(_make(name, threads, seed=seed, **params) for name, params in named)]
+
+
+def _lengths_differ(X: Csr) -> bool:
+    """Whether rows have different lengths, so that it matters whether they are divided by them."""
+    squares = np.add.reduceat(np.append(X.data.astype(np.float64) ** 2, 0), X.indptr[:-1])[np.diff(X.indptr) > 0]
+    return bool(len(squares) and squares.max() > 1.01 * squares.min())
 
 
 def _weaker_loss(exact: Method, C: float) -> list[tuple[str, dict[str, Any]]]:
