@@ -4,7 +4,7 @@
 
 probabilities: taggers of a few training texts, judged on other training texts, never on test rows. Cross-fitted by
 five folds, beside a tenth held out. Calibration error of the five best labels and of all above 0.05, and log loss of
-the fifty best; means over some draws.
+the fifty best; means over some draws. Every second text is left out: the others chose how probabilities are learned.
 
 decisions: micro F1 of the labels given to test rows: by a model without calibration, by one with it, five for every
 row, and scikit-learn's one-vs-rest.
@@ -26,7 +26,7 @@ from umpteen.data.label_lists import encode_labels, to_label_matrix
 from umpteen.evaluation.metrics import find_hits
 
 SETS = ("StackExchange-Cooking", "Debian-Tags", "Nuclei-Tags", "Tate-Subjects")
-SIZES = {50: 3, 200: 3, 1000: 2}  # texts -> draws
+SIZES = {50: 12, 200: 4, 1000: 2}  # texts -> draws
 OTHERS = 1500
 WAYS: dict[str, Any] = {"a tenth held out": 0.1, "five folds": 5}
 TOP_K = 50
@@ -46,9 +46,9 @@ def log_loss(probability: Any, hit: Any) -> float:
 
 def judge(corpus: Any, n_texts: int, seed: int, calibration: Any) -> tuple[float, float, float]:
     rng = np.random.default_rng(seed)
-    drawn = rng.permutation(len(corpus.texts))
+    drawn = rng.permutation(np.arange(1, len(corpus.texts), 2))
     few, others = drawn[:n_texts], drawn[n_texts : n_texts + OTHERS]
-    tagger = umpteen.Tagger("dismec", calibration=calibration)
+    tagger = umpteen.Tagger(umpteen.DiSMEC(threads=2), calibration=calibration)
     tagger.fit([corpus.texts[i] for i in few], [corpus.labels[i] for i in few])
     ids = tagger.model_.ids_by_name
     Y = to_label_matrix([[ids[name] for name in corpus.labels[i] if name in ids] for i in others], len(ids))

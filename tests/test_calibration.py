@@ -60,6 +60,33 @@ def f1(labels, hits, given, n_true, label=None):
     return 2 * right / (given.sum() + np.sum(n_true))
 
 
+def test_the_logistic_curve_follows_odds_that_rise_faster_than_low_scores():
+    """As one-vs-rest scores do just above -1, where most are: a straight line through them is far off."""
+    rng = np.random.default_rng(1)
+    score = np.sort(np.minimum(-1 + rng.exponential(0.15, 40_000), 2))
+    odds = np.exp(1.5 + 1.3 * np.log(np.maximum(score + 1, 1e-3)))
+    right = (rng.random(len(score)) < odds / (1 + odds)).astype(float)
+    few = np.sort(rng.choice(len(score), 1000, replace=False))
+    _, (offset, slope, _) = module._descend([np.ones(1000), score[few], score[few]], right[few], [0, 1])
+    straight = 1 / (1 + np.exp(-offset - slope * score))
+    found = np.interp(score, score[few], module._fit_logistic(score[few], right[few]))
+    error, error_of_straight = (np.abs(curve - odds / (1 + odds)).mean() for curve in (found, straight))
+    assert error < 0.8 * error_of_straight
+    assert (np.diff(found) >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_logistic_curve_never_falls(seed):
+    """Not even where high scores are the wrong ones: then it is flat."""
+    rng = np.random.default_rng(seed)
+    score = np.sort(rng.normal(size=200))
+    for right in (score < 0, score > 0, np.abs(score) < 0.5, np.zeros(200, bool), np.ones(200, bool)):
+        found = module._fit_logistic(score, right.astype(float))
+        assert np.isfinite(found).all()
+        assert (np.diff(found) >= 0).all()
+    assert module._fit_logistic(np.zeros(1), np.ones(1)).shape == (1,)
+
+
 def test_thresholds_are_the_best_there_are():
     labels, scores, hits, n_true = draw()
     found = Calibration.fit(labels, scores, hits, n_true)

@@ -13,13 +13,14 @@ from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
 import umpteen
+import umpteen.models.calibration as calibration
 from umpteen.cli.main import app
 from umpteen.data.matrix import as_csr
 from umpteen.errors import ParamError
 from umpteen.evaluation.calibration import reliability
 from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import find_hits
-from umpteen.methods.held_out import draw_held_out
+from umpteen.methods.held_out import draw_folds, draw_held_out
 from umpteen.models.calibration import Calibration, _fit_logistic
 from umpteen.tagging.rows import why_none
 
@@ -61,19 +62,34 @@ def test_probabilities_hold_on_few_texts(cooking, n_texts, error):  # noqa: F811
 
 def test_the_logistic_curve_is_the_optimum():
     rng = np.random.default_rng(3)
-    score = rng.normal(size=300)
+    score = np.sort(rng.normal(size=300))
     right = (rng.random(300) < 1 / (1 + np.exp(1 - 3 * score))).astype(float)
+    terms = [np.ones(300), score, calibration._tail(score)]
+    np.testing.assert_allclose(terms[2], [-np.log(1 - (i + 0.5) / 301) for i in range(300)])
 
-    def objective(offset, slope):
-        margin = offset + slope * score
-        return np.logaddexp(0, np.where(right > 0, -margin, margin)).sum() + 0.0005 * offset**2 + (slope - 2) ** 2 / 2
+    def objective(weights):
+        margin = np.array(terms).T @ weights
+        ridge = 0.0005 * weights[0] ** 2 + weights[1] ** 2 / 2 + (weights[2] - 1) ** 2 / 2
+        return np.logaddexp(0, np.where(right > 0, -margin, margin)).sum() + ridge
 
-    offset, slope = _fit_logistic(score, right)
-    best = objective(offset, slope)
+    best, weights = calibration._descend(terms, right, [0, 1, 2])
+    assert best == pytest.approx(objective(weights))
     for step in (1e-3, 1e-2, 0.1):
-        for d0, d1 in ((step, 0), (-step, 0), (0, step), (0, -step), (step, step), (-step, step)):
-            assert objective(offset + d0, slope + d1) > best
-    assert _fit_logistic(score, 1 - right)[1] == 0  # a falling curve would turn rankings around
+        for direction in np.vstack([np.eye(3), -np.eye(3), [[1, 1, 1], [1, -1, 1]]]):
+            assert objective(weights + step * direction) > best
+    found = _fit_logistic(score, 1 - right)
+    assert np.ptp(found) == 0  # a falling curve would turn rankings around
+    assert found[0] == pytest.approx(1 - right.mean(), abs=1e-3)
+
+
+def test_one_label_and_twenty_texts_are_told_apart():
+    """Twenty predictions, one for each text, were one group and so one probability for all: 0.5 for cat and dog."""
+    texts = ["a cat purrs", "the cat sleeps"] * 5 + ["a dog barks"] * 10
+    tagger = umpteen.Tagger("dismec").fit(texts, [["cat"]] * 10 + [[]] * 10)
+    ((_, cat),), ((_, dog),) = tagger.suggest("a cat", 1), tagger.suggest("a dog", 1)
+    assert cat > 0.7
+    assert dog < 0.3
+    assert tagger.suggest("a dog") == []
 
 
 def test_how_many_predictions_a_probability_rests_on():
@@ -97,6 +113,19 @@ def test_rows_are_held_out_once_each(tiny):
     assert 0 < share.mean() <= 0.2
     assert len(draw_held_out(Y, "auto", 0)) == 5
     assert draw_held_out(Y[:5], "auto", 0) == draw_held_out(Y, 0, 0) == []
+
+
+def test_folds_spread_the_rows_of_every_label():
+    """A label with ten rows has two in each of five folds, not five in one and none in another."""
+    Y = sp.csr_matrix(np.random.default_rng(0).random((203, 12)) < np.linspace(0.02, 0.5, 12)).astype(np.float32)
+    fold = draw_folds(Y, 5, seed=1)
+    assert np.ptp(np.bincount(fold, minlength=5)) <= 1
+    counts = np.array([np.bincount(fold[Y[:, label].toarray().ravel() > 0], minlength=5) for label in range(12)])
+    by_chance = np.random.default_rng(1).permutation(203) % 5
+    drawn = np.array([np.bincount(by_chance[Y[:, label].toarray().ravel() > 0], minlength=5) for label in range(12)])
+    assert np.ptp(counts, axis=1).mean() < np.ptp(drawn, axis=1).mean() / 2
+    np.testing.assert_array_equal(fold, draw_folds(Y, 5, seed=1))
+    assert (fold != draw_folds(Y, 5, seed=2)).any()
 
 
 @pytest.mark.parametrize("bad", [1, 1.5, 2.5, -0.1, "often", float("nan"), True])

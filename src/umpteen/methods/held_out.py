@@ -34,6 +34,8 @@ Mask = NDArray[np.bool_]
 _FEW_ROWS = 5000
 _FOLDS = 5
 _SHARE = 0.1
+#: Of more rows, folds are drawn without regard to labels.
+_MOST_SPREAD = 20_000
 #: Fewer rows with labels say nothing about probabilities.
 _LEAST_ROWS = 10
 #: How far down each row's ranking to look.
@@ -73,9 +75,31 @@ def draw_held_out(Y: Csr, calibration: Any, seed: int) -> list[Mask]:
             warnings.simplefilter("ignore", UserWarning)  # fewer rows than requested are fine here
             masks = [split_rows(Y, calibration, seed=seed)]
     else:
-        fold = np.random.default_rng(seed).permutation(n_rows) % int(min(calibration, n_rows))
+        fold = draw_folds(Y, int(min(calibration, n_rows)), seed)
         masks = [fold == i for i in range(int(fold.max()) + 1)]
     return [mask for mask in masks if (mask & has_labels).any() and (~mask & has_labels).any()]
+
+
+def draw_folds(Y: Csr, n_folds: int, seed: int) -> NDArray[np.int64]:
+    """A fold for each row, at random, but so that each label's rows are spread over them as evenly as they can be.
+
+    Else a model that misses a row of a label would also miss others of it more often than not, and its scores for
+    that row would be lower than those of the model that is kept: probabilities of few texts came out too low.
+    """
+    order = np.random.default_rng(seed).permutation(Y.shape[0])
+    if Y.shape[0] > _MOST_SPREAD:  # chance spreads them well enough
+        return np.argsort(order) % n_folds
+    share = 1 / np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), 1)
+    placed = np.zeros((n_folds, Y.shape[1]))
+    fold, sizes = np.zeros(Y.shape[0], np.int64), np.zeros(n_folds, np.int64)
+    for i, row in enumerate(order.tolist()):
+        own = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
+        full = sizes > i // n_folds  # folds stay of one size
+        cost = np.where(full, np.inf, (placed[:, own] * share[own]).sum(axis=1))
+        fold[row] = chosen = int(np.argmin(cost))
+        placed[chosen, own] += 1
+        sizes[chosen] += 1
+    return fold
 
 
 def train_calibrated(

@@ -1,10 +1,16 @@
 """From scores to probabilities, and from probabilities to decisions.
 
 Fitted on predictions for rows the model was not trained on. One rising curve, the same for all labels, maps scores to
-probabilities, so it never changes a ranking. A logistic curve with two parameters, which few rows settle, comes
-first. Hits among predictions with about the same score then correct it: a group of them counts as much as it has
-predictions, the logistic curve as much as a few, and neighbours that fall are pooled until the curve rises
-(isotonic regression). With 20 texts the result is close to the logistic curve, with 1,000 to the shares of hits.
+probabilities, so it never changes a ranking. A logistic curve with three parameters, which few rows settle, comes
+first,
+
+    log odds = offset + a score + b tail,   a, b >= 0,   tail = -log(share of predictions with a higher score)
+
+Most scores are those of labels a row lacks and lie close together, where the odds rise much faster than the score;
+the tail rises with them, in any family of models. Hits among predictions with about the same score then correct the
+curve: a group of them counts as much as it has predictions, the logistic curve as much as a few, and neighbours that
+fall are pooled until the curve rises (isotonic regression). With 20 texts the result is close to the logistic curve,
+with 1,000 to the shares of hits.
 
 Thresholds are probabilities: one for all labels, which maximises micro F1; and one for each label, for macro F1. The
 latter lies between the threshold that maximises the label's own F1 and the common one that maximises macro F1; more
@@ -28,12 +34,15 @@ Floats = NDArray[np.float64]
 #: The curve is fitted to at most this many groups of predictions with similar scores, at least `_PER_GROUP` in each.
 _GROUPS = 500
 _PER_GROUP = 20
+#: Of few predictions so many groups all the same: one group would be one probability for all scores.
+_LEAST_GROUPS = 10
 
 #: How many predictions the logistic curve counts for: in all, and in one group at most.
-_PRIOR = 400
-_MOST_PRIOR = 10
-#: The slope of the logistic curve if nothing is known, and how firmly it is held: scores of ±1 are 0.88 and 0.12.
-_SLOPE, _SLOPE_RIDGE, _OFFSET_RIDGE = 2.0, 1.0, 1e-3
+_PRIOR = 4000
+_MOST_PRIOR = 40
+#: Offset and slopes of the logistic curve if nothing is known, and how firmly they are held.
+_START = np.array([0.0, 0.0, 1.0])
+_RIDGE = np.array([1e-3, 1.0, 1.0])
 _STEPS = 100
 
 #: With this many held-out rows a label's own threshold counts as much as the common one; with fewer it would overfit.
@@ -163,8 +172,8 @@ def _fit_curve(score: Floats, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, N
     """Knots, probabilities and how many predictions are behind each."""
     order = np.argsort(score, kind="stable")
     score, right = score[order], hit[order].astype(np.float64)
-    expected = _logistic(score, *_fit_logistic(score, right))
-    n_groups = max(1, min(_GROUPS, len(score) // _PER_GROUP))
+    expected = _fit_logistic(score, right)
+    n_groups = max(1, min(_GROUPS, max(len(score) // _PER_GROUP, min(_LEAST_GROUPS, len(score) // 2))))
     edges = np.linspace(0, len(score), n_groups + 1).astype(np.int64)[1:-1]
     edges = np.unique(np.searchsorted(score, score[edges]))  # equal scores stay together
     starts = np.concatenate([[0], edges[edges > 0]])
@@ -192,44 +201,63 @@ def _fit_curve(score: Floats, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, N
     return knots[rises], values[rises], n[rises].astype(np.int64)
 
 
-def _logistic(score: Floats, offset: float, slope: float) -> Floats:
-    result: Floats = 1 / (1 + np.exp(-np.clip(offset + slope * score, -500, 500)))
+def _fit_logistic(score: Floats, right: Floats) -> Floats:
+    """The probabilities that the logistic curve gives rising scores. No slope is below 0: where the best one is, that
+    term is left out."""
+    terms = [np.ones(len(score)), score, _tail(score)]
+    _, weights = _descend(terms, right, [0, 1, 2])
+    if min(weights[1:]) < 0:
+        tried = [_descend(terms, right, [0, 1]), _descend(terms, right, [0, 2])]
+        sound = [(value, found) for value, found in tried if min(found[1:]) >= 0]
+        _, weights = min(sound, key=lambda pair: pair[0]) if sound else _descend(terms, right, [0])
+    return _sigmoid(sum(w * term for w, term in zip(weights.tolist(), terms, strict=True)))
+
+
+def _tail(score: Floats) -> Floats:
+    """-log of the share of higher scores; of equal ones half. Scores rise."""
+    below = (np.searchsorted(score, score, side="left") + np.searchsorted(score, score, side="right")) / 2
+    tail: Floats = -np.log(1 - below / (len(score) + 1))
+    return tail
+
+
+def _sigmoid(margin: Any) -> Floats:
+    result: Floats = 1 / (1 + np.exp(-np.clip(margin, -500, 500)))
     return result
 
 
-def _fit_logistic(score: Floats, right: Floats) -> tuple[float, float]:
-    """Offset and slope of the logistic curve with the least log loss, by Newton's method; the slope is never below 0.
+def _descend(terms: list[Floats], right: Floats, used: list[int]) -> tuple[float, Floats]:
+    """The least log loss with some of the terms, and their weights, by Newton's method; the other weights are 0.
 
-    Minimises  Σ log loss + ridge/2 (slope - _SLOPE)² + ridge/2 offset², which is convex. Sums are taken in order, so
-    that the result does not depend on threads.
+    Minimises  Σ log loss + ridge/2 |weights - start|², which is convex. Sums are taken in order, so that the result
+    does not depend on threads.
     """
+    columns, start, ridge = [terms[i] for i in used], _START[used], _RIDGE[used]
 
-    def objective(offset: float, slope: float) -> float:
-        margin = offset + slope * score
+    def objective(weights: Floats) -> float:
+        margin = sum(w * column for w, column in zip(weights.tolist(), columns, strict=True))
         loss = float(np.logaddexp(0, np.where(right > 0, -margin, margin)).sum())
-        return loss + _OFFSET_RIDGE / 2 * offset**2 + _SLOPE_RIDGE / 2 * (slope - _SLOPE) ** 2
+        return loss + float((ridge * (weights - start) ** 2).sum()) / 2
 
-    offset, slope = 0.0, _SLOPE
-    value = objective(offset, slope)
+    weights = start.copy()
+    value = objective(weights)
     for _ in range(_STEPS):
-        p = _logistic(score, offset, slope)
+        p = _sigmoid(sum(w * column for w, column in zip(weights.tolist(), columns, strict=True)))
         error, bend = p - right, p * (1 - p)
-        g0 = float(error.sum()) + _OFFSET_RIDGE * offset
-        g1 = float((error * score).sum()) + _SLOPE_RIDGE * (slope - _SLOPE)
-        h00, h01 = float(bend.sum()) + _OFFSET_RIDGE, float((bend * score).sum())
-        h11 = float((bend * score * score).sum()) + _SLOPE_RIDGE
-        determinant = h00 * h11 - h01 * h01
-        step0, step1 = (h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant
+        gradient = np.array([float((error * column).sum()) for column in columns]) + ridge * (weights - start)
+        curvature = np.array([[float((bend * a * b).sum()) for a in columns] for b in columns]) + np.diag(ridge)
+        step = np.linalg.solve(curvature, gradient)
         length = 1.0
-        while (after := objective(offset - length * step0, slope - length * step1)) > value and length > 1e-6:
+        while (after := objective(weights - length * step)) > value and length > 1e-6:
             length /= 2
         if not after < value:
             break
-        offset, slope = offset - length * step0, slope - length * step1
+        weights = weights - length * step
         done, value = value - after <= 1e-10 * value, after
         if done:
             break
-    return offset, max(slope, 0.0)
+    whole = np.zeros(len(terms))
+    whole[used] = weights
+    return value, whole
 
 
 def _best_macro_cut(
