@@ -32,6 +32,7 @@ from umpteen.comparing.programs import parse_contestants, peer_python
 from umpteen.comparing.running import Conditions, Contest, write_result
 from umpteen.data.files import write_bytes
 from umpteen.data.synthetic import make_synthetic
+from umpteen.errors import ParamError
 
 #: What `quick` runs: every family, and the two peers that are quickest to install.
 QUICK_METHODS = "centroid,dismec,ppdsparse,pdsparse,label-tree,fastxml:n_trees=20,rxml:n_learners=1"
@@ -101,6 +102,35 @@ def results(
     """Write the page of all results, from the figures that `run` kept and those that are published."""
     write_bytes(output, [write_page(folder, published).encode()])
     typer.echo(f"page       {output}")
+
+
+@app.command()
+def papers(
+    names: Annotated[list[str], typer.Argument(metavar="SET…", help="Bibtex, Delicious, Mediamill; or classes.")],
+    splits: Annotated[int, typer.Option("--splits", help="Random splits of a set's rows.", min=1)] = 10,
+    methods: Annotated[
+        str | None, typer.Option("--methods", metavar="NAME;…", help="Some of them, with semicolons between.")
+    ] = None,
+) -> None:
+    """Take the papers' tables again by their protocol, and write their page; what is kept is not taken twice.
+
+    python -m benchmarks papers Bibtex --splits 10
+    """
+    from benchmarks import papers as study
+
+    chosen = [each.strip() for each in methods.split(";")] if methods else list(study.METHODS)
+    for name, known in [(each, study.METHODS) for each in chosen] + [
+        (each, (*study.SETS, "classes")) for each in names
+    ]:
+        if name not in known:
+            raise ParamError(f"{name!r} is none of {', '.join(known)}")
+    for name in names:
+        if name == "classes":
+            study.run_classes(study.CLASS_SETS)
+        else:
+            study.run_splits(name, chosen, splits)
+    study.write_page()
+    typer.echo(f"page       {study.PAGE}")
 
 
 @app.command()

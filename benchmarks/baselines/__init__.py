@@ -1,0 +1,1 @@
+"""What the papers compare with and the library does not have: small, honest, and no faster than they must be."""
