@@ -1,23 +1,26 @@
-"""A table from CSV to CSV, against the same texts in memory: YSO-Finna-EN's test titles, repeated.
+"""A table from CSV to CSV, against the same texts in memory: YSO-Finna-EN's test titles, repeated to a million.
 
-    python -m benchmarks.tables [--rows 1000000] [--train-rows 20000]
+python benchmarks/tables.py
 
-User time of the whole process is compared, both in the same run, as the wall clock of a shared machine says little.
+User time of the whole process is compared, all in one run: the wall clock of a shared machine says little.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
-import json
 import resource
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from common import data_root, run_parts, table
 
 import umpteen
 
-from .common import data_root
+ROWS = 1_000_000
+TRAIN_ROWS = 20_000
+THREADS = 2
 
 
 def user_seconds(work: Callable[[], object]) -> float:
@@ -26,24 +29,17 @@ def user_seconds(work: Callable[[], object]) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--train-rows", type=int, default=20_000)
-    parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args()
+def measure() -> str:
     folder = data_root() / "YSO-Finna-EN"
     train = umpteen.read_corpus(folder / "train.jsonl.xz")
-    some = slice(0, options.train_rows)
-    tagger = umpteen.Tagger(umpteen.LabelTree(threads=options.threads), calibration=0).fit(
-        train.texts[some], train.labels[some]
-    )
+    method = umpteen.LabelTree(threads=THREADS)
+    tagger = umpteen.Tagger(method, calibration=0).fit(train.texts[:TRAIN_ROWS], train.labels[:TRAIN_ROWS])
+    model = tagger.fitted()
     titles = umpteen.read_corpus(folder / "test.jsonl.xz").texts
-    texts = [titles[i % len(titles)] for i in range(options.rows)]
-    model, threads = tagger.fitted(), options.threads
+    texts = [titles[i % len(titles)] for i in range(ROWS)]
 
     def in_memory() -> None:
-        model.predict_topk(tagger.vectorize(texts, threads=threads).X, 5, threads=threads)
+        model.predict_topk(tagger.vectorize(texts, threads=THREADS).X, 5, threads=THREADS)
 
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "in.csv"
@@ -52,26 +48,26 @@ def main() -> None:
             writer.writerow(["id", "text"])
             writer.writerows(enumerate(texts))
 
-        def through_files(name: str, **how: object) -> Callable[[], object]:
-            return lambda: umpteen.label_file(
-                tagger, source, Path(place) / name, top_k=5, threads=threads, overwrite=True, **how
-            )
+        def through_files(**how: Any) -> Callable[[], object]:
+            target = Path(place) / "out.csv"
+            return lambda: umpteen.label_file(tagger, source, target, top_k=5, threads=THREADS, overwrite=True, **how)
 
-        memory = user_seconds(in_memory)
         seconds = {
-            "wide": user_seconds(through_files("wide.csv")),
-            "list": user_seconds(through_files("list.csv", layout="list")),
+            "vectorise and `predict_topk`, all texts in memory": user_seconds(in_memory),
+            '`label_file`, `layout="wide"`': user_seconds(through_files()),
+            '`label_file`, `layout="list"`': user_seconds(through_files(layout="list")),
         }
-    found = {
-        "rows": options.rows,
-        "labels": model.n_labels,
-        "in memory": round(memory, 1),
-        "csv to csv": {name: round(value, 1) for name, value in seconds.items()},
-        "ratio": {name: round(value / memory, 2) for name, value in seconds.items()},
-        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-    }
-    print(json.dumps(found, indent=1))
+    first = next(iter(seconds.values()))
+    rows = [[name, f"{value:.1f}", f"{value / first:.2f}"] for name, value in seconds.items()]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    about = (
+        f"{ROWS:,} titles, a LabelTree of {model.n_labels:,} labels trained on {TRAIN_ROWS:,} rows, five labels a "
+        f"row, {THREADS} threads; {peak:.0f} MB at the peak, with all texts in memory for the first line."
+    )
+    return table(["", "user seconds", "ratio"], rows) + "\n\n" + about
 
+
+PARTS = {"csv": ("From CSV to CSV", measure)}
 
 if __name__ == "__main__":
-    main()
+    run_parts("tables", "Tables in and out", PARTS)

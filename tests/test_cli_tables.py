@@ -11,6 +11,7 @@ import pytest
 
 import umpteen
 from umpteen.data.tables.fields import Fields
+from umpteen.data.tables.reading import open_table
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 
 from .test_cli_text import LABELS, TEXTS, run
@@ -185,3 +186,30 @@ def test_messages_name_options(model, records, tmp_path):
         run("suggest", model, records)
     with pytest.raises(FileNotFoundError):
         run("evaluate", model, records, "--json", tmp_path / "nowhere" / "m.json")
+
+
+# --- labels -----------------------------------------------------------------------------------------------------
+
+
+def test_labels_are_listed_searched_and_exported(model, tmp_path):
+    assert run("labels", model).split() == ["24", "sea", "16", "fish", "16", "tax", "16", "wine"]
+    assert run("labels", model, "--sort", "name", "--limit", "1").splitlines()[0].split() == ["16", "fish"]
+    assert run("labels", model, "WIN").split() == ["16", "wine"]
+    assert run("labels", model, "fisch").split() == ["16", "fish"]
+    assert "no label of 4 resembles 'qqq'" in run("labels", model, "qqq")
+    for name in ("l.csv", "l.tsv", "l.jsonl", "l.parquet", "l.xlsx"):
+        run("labels", model, "--sort", "id", "--output", tmp_path / name)
+        found = [row for _, row in open_table(tmp_path / name)]
+        assert [(int(row["id"]), row["label"], int(row["rows"])) for row in found] == [
+            (0, "fish", 16), (1, "sea", 24), (2, "tax", 16), (3, "wine", 16)
+        ]  # fmt: skip
+    run("labels", model, "sea", "--output", tmp_path / "some.txt")
+    assert (tmp_path / "some.txt").read_text() == "sea\n"
+    assert run("labels", model, "tax", "--output", "-") == "tax\n"
+    with pytest.raises(ParamError, match="--sort must be one of count, name, id, but is 'colour'"):
+        run("labels", model, "--sort", "colour")
+
+
+def test_a_label_that_is_not_there_is_named_with_the_nearest(model):
+    with pytest.raises(ParamError, match=r"include holds the unknown label 'fishes'; did you mean 'fish'\?"):
+        umpteen.load(model).suggest("wine", include=["fishes"])

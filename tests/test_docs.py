@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import umpteen
+from umpteen.data.tables.reading import open_table
 from umpteen.methods import METHODS, method_class
 from umpteen.models.families import FAMILIES
 
@@ -39,6 +41,54 @@ def test_from_text_to_tags(cooking, tmp_path, monkeypatch):  # noqa: F811
     assert names["metrics"]["P@1"] > 50
     assert "goldfish" in [name for name, _ in names["tagger"].suggest("a goldfish", 5)]
     assert names["tagger"].suggest("How do I season a cast iron pan?", 1)[0][0] == "cast-iron"
+
+
+def commands(page: str) -> list[str]:
+    """The command lines of a page, in order."""
+    found = re.findall(r"^```bash\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
+    return [line for block in found for line in block.splitlines()]
+
+
+def write_records(corpus, path, *, labelled=True, encoding="cp1252"):
+    """Questions about cooking as Excel would write them in Germany."""
+    with path.open("w", newline="", encoding=encoding, errors="replace") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(["number", "title", *(["subjects"] if labelled else [])])
+        for i, (text, labels) in enumerate(corpus):
+            writer.writerow([f"q{i}", text, *(["|".join(labels)] if labelled else [])])
+
+
+def run_page(page):
+    """Runs the commands of a page, and returns what each printed."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return {
+        line: subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=True).stdout
+        for line in commands(page)
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_your_spreadsheet(cooking, tmp_path, monkeypatch):  # noqa: F811
+    train = sorted(cooking[0], key=lambda record: record.text.isascii())[:1500]  # those with accents first
+    test = list(cooking[1])[:200]
+    write_records(train, tmp_path / "records.csv")
+    write_records(test, tmp_path / "new.csv", labelled=False)
+    write_records(test[:20], tmp_path / "corrected.csv", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    printed = run_page("spreadsheet.md")
+    assert (
+        "csv, semicolon between columns, Windows-1252; 1,500 rows, 3 columns"
+        in printed["umpteen inspect records.csv"]
+    )
+    assert "cast-iron" in printed["umpteen labels books.model cast-irn"]
+    for name in ("labelled.csv", "labelled.xlsx", "lists.csv", "labelled-too.csv", "baking.csv"):
+        rows = [row for _, row in open_table(tmp_path / name)]
+        assert [row["number"] for row in rows] == [f"q{i}" for i in range(200)], name
+    allowed = {*(tmp_path / "baking.txt").read_text().splitlines(), ""}
+    assert {row["label_1"] for row in rows} <= allowed
+    assert len(allowed) > 2
+    assert len(list(open_table(tmp_path / "lines.tsv"))) > 200
 
 
 def test_home():

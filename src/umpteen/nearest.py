@@ -31,6 +31,31 @@ def find_nearest(name: str, known: Iterable[str], n: int = 3) -> list[str]:
     return [other for ratio, other in sorted(best) if ratio <= -0.6][:n]
 
 
+def search_names(query: str, names: Sequence[str]) -> list[int]:
+    """The places of names that a query finds, best first: those it is, those that begin with it, those that have all
+    its words, those that resemble it. Case does not count.
+
+    >>> search_names("sea", ["seafood", "The Sea", "sea", "deep sea", "tax"])
+    [2, 0, 1, 3]
+    """
+    wanted = query.casefold().strip()
+    words = wanted.split()
+    ranks: list[tuple[int, int]] = []
+    for i, name in enumerate(names):
+        folded = name.casefold()
+        if folded == wanted:
+            ranks.append((0, i))
+        elif folded.startswith(wanted):
+            ranks.append((1, i))
+        elif all(word in folded for word in words):
+            ranks.append((2, i))
+    found = [i for _, i in sorted(ranks)]
+    if not found:
+        places = {name: i for i, name in enumerate(names)}
+        found = [places[name] for name in find_nearest(query, places, n=10)]
+    return found
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message about a name that is not there; empty if nothing resembles it."""
     found = find_nearest(name, known)

@@ -28,6 +28,7 @@ from umpteen.models.explanation import Explanation
 from umpteen.models.families import scorer_class
 from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Ranking, Scorer, check_label_ids
+from umpteen.nearest import did_you_mean
 from umpteen.params import check_count, check_number
 from umpteen.storage.names import Names
 from umpteen.storage.saving import save_parts
@@ -457,7 +458,9 @@ class TrainedModel:
                 raise ParamError(f"{name} holds label names, but the model has none; give label ids")
             unknown = [label for label in labels if isinstance(label, str) and label not in self.ids_by_name]
             if unknown:
-                raise ParamError(f"{name} holds the unknown label {unknown[0]!r}")
+                raise ParamError(
+                    f"{name} holds the unknown label {unknown[0]!r:.200}{did_you_mean(unknown[0], self.ids_by_name)}"
+                )
             labels = [self.ids_by_name[label] if isinstance(label, str) else label for label in labels]
         return check_label_ids(labels, self.n_labels, name)
 

@@ -1,0 +1,89 @@
+"""umpteen labels"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from umpteen.cli.options import ModelArgument, print_text, refuse_unwritable
+from umpteen.errors import ParamError
+from umpteen.printing import printable
+
+_SORTS = ("count", "name", "id")
+
+
+def command(
+    model: ModelArgument,
+    query: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="What to look for; case does not count.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Labels to print.", min=1, max=1_000_000)] = 20,
+    sort: Annotated[
+        str | None,
+        typer.Option("--sort", metavar="count|name|id", help="Order. Default: count; with QUERY how well it fits."),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="Write all that are found: .csv, .tsv, .jsonl, .parquet or .xlsx with id, label and rows; .txt, "
+            "names alone, as --include and --exclude of `umpteen predict` take them; - is standard output, as .txt.",
+        ),
+    ] = None,
+) -> None:
+    """List the labels of a model, or search among them.
+
+    A query finds names that have its words or, if there are none, names that resemble it. The number before a name is
+    that of the rows it had in training.
+
+    umpteen labels cooking.model
+
+    umpteen labels cooking.model "cast iron" --output iron.txt
+    """
+    from umpteen.nearest import search_names
+    from umpteen.trained.loading import load_model
+
+    if sort is not None and sort not in _SORTS:
+        raise ParamError(f"--sort must be one of {', '.join(_SORTS)}, but is {sort!r}")
+    refuse_unwritable(output)
+    trained = load_model(model)
+    if trained.label_names is None:
+        raise ParamError(f"{model}: its labels have no names; they are the numbers from 0 to {trained.n_labels - 1}")
+    names, counts = list(trained.label_names), trained.train_counts.counts.tolist()
+    found = list(range(len(names))) if query is None else search_names(query, names)
+    order = sort or ("count" if query is None else None)
+    if order is not None:
+        keys: dict[str, Any] = {
+            "count": lambda i: (-counts[i], names[i]), "name": lambda i: names[i].casefold(), "id": int,
+        }  # fmt: skip
+        found.sort(key=keys[order])
+    if output is not None:
+        _write(output, [{"id": i, "label": names[i], "rows": counts[i]} for i in found])
+        return
+    for i in found[:limit]:
+        print_text(f"{counts[i]:>8,}  {printable(names[i])}")
+    if not found:
+        print_text(f"no label of {len(names):,} resembles {query!r}", err=True)
+    elif len(found) > limit:
+        print_text(f"… and {len(found) - limit:,} more; --limit or --output FILE shows them", err=True)
+
+
+def _write(output: str, rows: list[dict[str, Any]]) -> None:
+    from umpteen.data.files import atomic_path, write_bytes
+    from umpteen.data.tables.reading import format_of_table
+    from umpteen.data.tables.writing import make_writer
+
+    format = None if output == "-" else format_of_table(output)
+    if format is None:
+        lines = [f"{row['label']}\n" for row in rows]
+        if output == "-":
+            typer.echo("".join(lines), nl=False)
+        else:
+            write_bytes(output, [line.encode("utf-8", "replace") for line in lines])
+        return
+    with atomic_path(output) as temporary, temporary.open("wb") as file:
+        writer = make_writer(format, file, ["id", "label", "rows"])
+        writer.write(rows)
+        writer.finish()
