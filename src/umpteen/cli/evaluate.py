@@ -26,11 +26,14 @@ from umpteen.cli.options import (
     PropensityAOption,
     PropensityBOption,
     ThreadsOption,
+    ThresholdOption,
+    parse_number,
     print_text,
     read_for_model,
     refuse_unwritable,
     write_json,
 )
+from umpteen.cli.report import DEFAULT_K, KOption, PerLabelOption, examine, parse_cuts
 
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
@@ -48,6 +51,9 @@ def command(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the metrics with the model, for `umpteen serve` to show.")
     ] = False,
+    k: KOption = DEFAULT_K,
+    threshold: ThresholdOption = None,
+    per_label: PerLabelOption = None,
     a: PropensityAOption = PROPENSITY_A,
     b: PropensityBOption = PROPENSITY_B,
     threads: ThreadsOption = None,
@@ -66,15 +72,32 @@ def command(
     """
     from umpteen.tagger import Tagger, load
 
-    refuse_unwritable(json)
+    refuse_unwritable(json, per_label)
+    cuts, cut = parse_cuts(k), parse_number(threshold)
+    tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+    if k != DEFAULT_K or cut is not None or per_label is not None:
+        numbers = {"format": format, "labels": labels, "one_based": one_based, "threads": threads}
+        how = {"k": cuts, "threshold": cut, "threads": threads, "A": a, "B": b}
+        found = examine(model, test, tables, numbers, how, err=json == "-")
+        _tell(found.metrics, json, keep, model)
+        if per_label is not None:
+            from umpteen.data.files import write_bytes
+            from umpteen.reporting.page import labels_csv
+
+            write_bytes(per_label, [labels_csv(found).encode("utf-8", "replace")])
+        return
     constants = {"A": a, "B": b}
     loaded = load(model)
     if isinstance(loaded, Tagger):
-        tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
         corpus = read_texts(test, tables, loaded.fields_, err=json == "-")
         metrics = loaded.evaluate(corpus.texts, corpus.labels, threads=threads, **constants)
     else:
         metrics = _evaluate_rows(loaded, test, format, labels, one_based, threads, constants)
+    _tell(metrics, json, keep, model)
+
+
+def _tell(metrics: Metrics, json: str | None, keep: bool, model: Path) -> None:
+    """Prints figures, writes them and keeps them with the model, as is asked for."""
     if json != "-":
         print_text(str(metrics))
     if json is not None:

@@ -1,0 +1,161 @@
+"""What a report says of a model: everything is computed here, and drawn in page.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.data.matrix import Csr
+from umpteen.data.propensity import LabelCounts
+from umpteen.evaluation.decisions import evaluate_decisions
+from umpteen.evaluation.metrics import KS, Metrics, evaluate, find_hits
+from umpteen.evaluation.per_label import LabelTable, judge_labels
+from umpteen.evaluation.significance import RowScores, bootstrap_intervals, score_rows
+from umpteen.tagger import Tagger
+from umpteen.tagging.judging import encode_targets
+from umpteen.tagging.rows import TextRows, rank_rows
+from umpteen.trained.model import TrainedModel
+
+#: How far down a ranking probabilities are judged.
+_DEPTH = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A model on rows whose labels are known.
+
+    Attributes
+    ----------
+    names : sequence of str
+        Label names by id; labels that the model does not have come last.
+    Y, given, ranked, probabilities
+        The true labels; those that rows were given; the best ranked, and their probabilities.
+    intervals : dict
+        The 95 % interval of each metric.
+    labels : LabelTable
+    unknown : array or None
+        The share of words of each text that the model does not know.
+    """
+
+    model: TrainedModel
+    tagger: Tagger | None
+    texts: Sequence[str] | None
+    ids: Sequence[str] | None
+    rows: TextRows
+    names: Sequence[str]
+    Y: Csr
+    given: NDArray[np.int32]
+    ranked: NDArray[np.int32]
+    probabilities: NDArray[np.float32]
+    metrics: Metrics
+    intervals: dict[str, tuple[float, float]]
+    labels: LabelTable
+    unknown: NDArray[np.float64] | None
+
+    @property
+    def n_known(self) -> int:
+        """How many labels the model has."""
+        return self.model.n_labels
+
+
+def examine_texts(
+    tagger: Tagger,
+    texts: Sequence[str],
+    labels: Sequence[Iterable[str]],
+    ids: Sequence[str] | None = None,
+    **how: Any,
+) -> Findings:
+    """Examines a tagger on texts; `how` are k, threshold, threads and the propensity constants A and B."""
+    model = tagger.fitted()
+    rows = tagger.vectorize(texts, threads=how.get("threads"))
+    unseen = dict.fromkeys(name for row in labels for name in row if name not in model.ids_by_name)
+    names = [*tagger.classes_, *unseen]
+    return _examine(model, tagger, rows, encode_targets(model, labels), names, texts, ids, **how)
+
+
+def examine_rows(model: TrainedModel, X: Any, Y: Any, **how: Any) -> Findings:
+    """Examines a model of numbers."""
+    names = model.label_names or [str(i) for i in range(model.n_labels)]
+    return _examine(model, None, TextRows(X, None), model.check_targets(Y, X.shape[0]), names, None, None, **how)
+
+
+def _examine(
+    model: TrainedModel,
+    tagger: Tagger | None,
+    rows: TextRows,
+    Y: Csr,
+    names: Sequence[str],
+    texts: Sequence[str] | None,
+    ids: Sequence[str] | None,
+    *,
+    k: Iterable[int] = KS,
+    threshold: Any = None,
+    threads: int | None = None,
+    **constants: Any,
+) -> Findings:
+    cuts = sorted(set(k))
+    ranked, scores = model.predict_topk(rows.X, max(_DEPTH, *cuts), threads=threads)
+    probabilities = model.to_unit(scores)
+    counts = np.zeros(Y.shape[1], np.int64)
+    counts[: model.n_labels] = model.train_counts.counts
+    train = LabelCounts(counts, model.train_counts.n_rows)
+    metrics = evaluate(Y, ranked, train, k=cuts, threads=threads, **constants)
+    given, _ = rank_rows(model, rows, None, threshold, threads=threads)
+    cut = model.threshold if threshold is None else threshold
+    metrics.decisions = evaluate_decisions(Y, given, cut if isinstance(cut, (int, float)) else None, threads)
+    ranked, probabilities = ranked[:, : min(_DEPTH, model.n_labels)], probabilities[:, : min(_DEPTH, model.n_labels)]
+    judged = score_rows(Y, ranked, train, k=[cut for cut in cuts if cut <= ranked.shape[1]] or [1], **constants)
+    judged |= _score_more(Y, ranked, given, cuts)
+    unknown = None
+    if rows.words is not None:
+        unknown = rows.words.unknown / np.maximum(rows.words.total, 1)
+    return Findings(
+        model, tagger, texts, ids, rows, names, Y, given, ranked, probabilities, metrics,
+        bootstrap_intervals(judged), judge_labels(Y, given, ranked, probabilities), unknown,
+    )  # fmt: skip
+
+
+def _score_more(Y: Csr, ranked: Any, given: Any, cuts: Sequence[int]) -> dict[str, RowScores]:
+    """What each row adds to the other measures that are means or ratios of sums over rows."""
+    n_true, ones = np.diff(Y.indptr).astype(np.float64), np.ones(Y.shape[0])
+    hits = find_hits(Y, np.ascontiguousarray(ranked))
+    scores = {}
+    for cut in cuts:
+        right, listed = hits[:, :cut].sum(axis=1), (ranked[:, :cut] >= 0).sum(axis=1)
+        scores[f"recall@{cut}"] = RowScores(right / np.maximum(n_true, 1), ones)
+        scores[f"microF1@{cut}"] = RowScores(2.0 * right, listed + n_true)
+    right = (find_hits(Y, np.ascontiguousarray(given)) & (given >= 0)).sum(axis=1)
+    n_given = (given >= 0).sum(axis=1)
+    wholes = {"precision": (right, n_given), "recall": (right, n_true), "F1": (2 * right, n_given + n_true)}
+    for name, (part, whole) in wholes.items():
+        scores[f"micro {name}"] = RowScores(part.astype(np.float64), whole.astype(np.float64))
+        scores[f"per row {name}"] = RowScores(part / np.maximum(whole, 1), ones)
+    return scores
+
+
+def label_rows(found: Findings) -> list[dict[str, Any]]:
+    """The figures of each label that a row has or was given, for a table."""
+    table = found.labels
+    counts = found.model.train_counts.counts
+    rows = []
+    for i in np.flatnonzero((table.support > 0) | (table.fp > 0)).tolist():
+        calibration = table.calibration[i]
+        rows.append(
+            {
+                "label": found.names[i],
+                "training_rows": int(counts[i]) if i < len(counts) else 0,
+                "support": int(table.support[i]),
+                "tp": int(table.tp[i]),
+                "fp": int(table.fp[i]),
+                "fn": int(table.fn[i]),
+                "precision": round(float(table.precision[i]), 4),
+                "recall": round(float(table.recall[i]), 4),
+                "f1": round(float(table.F1[i]), 4),
+                "calibration": None if np.isnan(calibration) else round(float(calibration), 4) + 0.0,
+            }
+        )
+    return sorted(rows, key=lambda row: (-row["support"], row["label"]))
