@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -232,7 +232,7 @@ def explain_in_words(
         family=found.family,
         base=found.base,
         words=_add_by_word(text, spans, contributions, features, name),
-        spans=place_words([(span.begin, span.end, span.column) for span in spans], contributions),
+        spans=place_words(spans, contributions),
         unknown=features.unknown_words(text),
         votes=[_name_vote(vote, name, features.n_features_, classes) for vote in found.votes],
         note=found.note,
@@ -252,13 +252,13 @@ def _add_by_word(
     words = [(name(f), value) for f, value in contributions.items() if not features.is_of_characters(f)]
     if len(words) == len(contributions):
         return words
-    added: Counter[str] = Counter()
+    added: defaultdict[str, float] = defaultdict(float)
     for word, value in words:
         added[word] += value
     of_characters = {f: value for f, value in contributions.items() if features.is_of_characters(f)}
     runs = [(found.start(), found.end(), _bare(found[0])) for found in re.finditer(r"\S+", text)]
     ends = [end for _, end, _ in runs]
-    for begin, end, value in place_words([tuple(span) for span in spans], of_characters):
+    for begin, end, value in place_words(spans, of_characters):
         first = bisect_right(ends, begin)
         last = next((i for i in range(first, len(runs)) if runs[i][0] >= end), len(runs))
         touched = [word for _, _, word in runs[first:last]] or [text[begin:end]]

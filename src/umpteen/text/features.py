@@ -44,5 +44,5 @@ def restore(settings: Mapping[str, Any], threads: int | None = None) -> TextFeat
     """The features that `describe` has described."""
     if "parts" not in settings:
         return Tfidf(**settings, threads=threads)
-    parts = [part if isinstance(part, str) else restore(part) for part in settings["parts"]]
+    parts = [part if isinstance(part, str) else Tfidf(**part) for part in settings["parts"]]
     return TfidfUnion(tuple(parts), weights=settings.get("weights"), threads=threads)
