@@ -36,6 +36,7 @@ from umpteen.storage.store import Part
 from umpteen.trained.decisions import Decider
 from umpteen.trained.dense import probabilities_of_all, score_all
 from umpteen.trained.header import check_header, explain_newer, is_newer, open_label_counts, open_preprocessing
+from umpteen.trained.importing import pack_weights
 from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
 
 
@@ -129,6 +130,45 @@ class TrainedModel:
             if is_newer(header):
                 raise explain_newer(header, error) from error
             raise
+
+    @classmethod
+    def from_weights(
+        cls,
+        coef: Any,
+        intercept: ArrayLike | None = None,
+        label_names: Sequence[str] | None = None,
+        *,
+        label_counts: ArrayLike | None = None,
+        normalize: bool = False,
+        weight_type: str = "float16",
+    ) -> TrainedModel:
+        """A model with weights that another program trained, such as scikit-learn or LIBLINEAR: to prune, save, serve
+        and explain them. It predicts and explains like any other, but has no method to train it further.
+
+        Parameters
+        ----------
+        coef : sparse or array, n_labels x n_features
+        intercept : n_labels, or one number for all
+            Added to each label's score; -inf for a label never to be ranked. None means 0.
+        label_names
+            One per label.
+        label_counts
+            How many training rows each label had, for propensities; without it each counts as one.
+        normalize
+            Whether rows are scaled to unit length first, as they were when the weights were trained.
+        weight_type
+            How weights are stored: "float16", which rounds them to three digits and halves the model, or "float32".
+
+        Examples
+        --------
+        >>> import numpy as np, umpteen
+        >>> model = umpteen.TrainedModel.from_weights(np.array([[1.0, 0.0], [0.0, 2.0]]), [0.5, 0.0], ["a", "b"])
+        >>> labels, scores = model.predict_topk([[1.0, 1.0]], 2)
+        >>> [(model.label_names[label], float(score)) for label, score in zip(labels[0], scores[0])]
+        [('b', 2.0), ('a', 1.5)]
+        """
+        packed = pack_weights(coef, intercept, label_names, label_counts, normalize, weight_type)
+        return cls.open(*packed)
 
     @property
     def method(self) -> str:
