@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -140,6 +143,26 @@ def test_standard_input_and_output(model, tmp_path):
     line = b'{"title": "wine tax"}\n'
     done = CliRunner().invoke(app, ["predict", str(model), "-", "--format", "jsonl", "--top-k", "1"], input=line)
     assert json.loads(done.stdout)["labels"][0] in ("wine", "tax")
+
+
+@pytest.mark.process
+def test_a_table_at_a_terminal_is_shown_and_not_obeyed(model, tmp_path):
+    (tmp_path / "in.csv").write_text("title\nwine \x1b]0;owned\x07\n")
+    code = "from umpteen.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "predict", str(model), str(tmp_path / "in.csv"), "--output", "-"]
+    parent, child = pty.openpty()
+    process = subprocess.Popen(command, stdout=child, stderr=subprocess.DEVNULL)
+    os.close(child)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal is gone with the process
+        while chunk := os.read(parent, 4096):
+            shown += chunk
+    os.close(parent)
+    assert process.wait() == 0
+    assert rb"wine \x1b]0;owned\x07" in shown
+    assert b"\x1b" not in shown
+    piped = subprocess.run(command, capture_output=True, check=True).stdout
+    assert b"wine \x1b]0;owned\x07" in piped  # a program gets what was there
 
 
 def test_thresholds_and_label_lists(model, tagger, tmp_path):

@@ -17,11 +17,26 @@ from typing import IO, Any
 from umpteen.data.files import PathLike, open_compressed
 from umpteen.data.tables.lines import STANDARD_INPUT
 from umpteen.errors import DataError
+from umpteen.printing import printable
 from umpteen.storage.disk import replace_file
 
 #: Seconds between two notes of how far a file is.
 _EVERY = 2.0
 _MOST_NOTE = 1 << 20
+
+
+class _Terminal:
+    """A terminal, which would obey control characters in names and texts; they are written out. Gets whole lines."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        self._file.write(printable(data.decode("utf-8", "replace"), lines=True).encode())
+        return len(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 class Target:
@@ -43,7 +58,8 @@ class Target:
         self._noted = time.monotonic()
         self._safe = (0, 0)
         if self.path is None:
-            self.file: IO[bytes] = sys.stdout.buffer
+            output: Any = sys.stdout.buffer
+            self.file: IO[bytes] = _Terminal(output) if sys.stdout.isatty() else output  # type: ignore[assignment]
             return
         if self.path.is_dir():
             raise DataError(f"{self.path}: is a directory, but must be a file")
