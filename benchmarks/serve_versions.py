@@ -3,7 +3,8 @@
     python benchmarks/serve_versions.py PYTHON NAME
 
 PYTHON is that of an environment with the other umpteen, such as an older commit, and NAME says which one it is. Both
-servers read the models that the other one trains. Needs what serve.py needs.
+servers read the models that the other one trains. $SERVE_ONLY chooses among the models of serve.py, $SERVE_TURNS says
+how often they take turns. Needs what serve.py needs.
 """
 
 from __future__ import annotations
@@ -62,13 +63,16 @@ def measure_turn(port: int, pid: int, bodies: list[bytes]) -> dict[str, float]:
 
 def compare_versions(other: str, name: str) -> str:
     rows = []
-    for what in [what for what in MODELS if "DiSMEC" in what]:
+    chosen = os.environ.get("SERVE_ONLY", "DiSMEC")
+    for what in [what for what in MODELS if chosen in what]:
         kept, data, method, _ = MODELS[what]
         bodies, model = requests_of(data), train_elsewhere(other, kept, data, method)
         with serving([model], python=other) as (port, old), serving([model]) as (our_port, new):
-            turns = [
-                (measure_turn(port, old.pid, bodies), measure_turn(our_port, new.pid, bodies)) for _ in range(TURNS)
-            ]
+            both = (port, old.pid, bodies), (our_port, new.pid, bodies)
+            turns = []
+            for turn in range(TURNS):  # who goes first changes, too
+                order = 1 if turn % 2 else -1
+                turns.append([measure_turn(*server) for server in both[::order]][::order])
         for key, unit in (("rate", "requests/s"), ("cpu", "µs of processor time a request"), ("p50", "p50 ms")):
             ratios = sorted(ours[key] / theirs[key] for theirs, ours in turns)
             middle = [statistics.median(turn[i][key] for turn in turns) for i in (0, 1)]
@@ -80,8 +84,9 @@ def compare_versions(other: str, name: str) -> str:
             print("  ", rows[-1], file=sys.stderr)
     return (
         f"`POST /v1/suggest`, top 5, one worker, {CONNECTIONS} connections, asked in turn, {TURNS} times "
-        f"{SECONDS} s each: medians, and the median of the turns' ratios with their middle half. Before: {name}.\n\n"
-        + table(["model", "", "before", "after", "after / before"], rows)
+        f"{SECONDS} s each: medians, and the median of the turns' ratios with their middle half. Before: {name}. "
+        f"Load average {os.getloadavg()[2]:.0f}: where others use the cores too, rates scatter, and processor time a "
+        "request is what can be compared.\n\n" + table(["model", "", "before", "after", "after / before"], rows)
     )
 
 
