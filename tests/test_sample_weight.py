@@ -158,3 +158,41 @@ def test_bad_weights_are_refused(weights, message, data):
 def test_l1_cannot_weigh_rows(data):
     with pytest.raises(ParamError, match="sample_weight needs penalty 'l2'"):
         umpteen.DiSMEC(penalty="l1").fit(data.X, data.Y, sample_weight=np.arange(400))
+
+
+# --- labels that count more ---------------------------------------------------------------------------------------
+
+
+def test_balanced_labels_are_those_of_scikit_learn(data):
+    from sklearn.svm import LinearSVC
+
+    svm = umpteen.DiSMEC(positive_weight="balanced", **EXACT).fit(data.X, data.Y)
+    W, _ = svm.to_weights()
+    n_rows = data.X.shape[0]
+    for label in range(3):
+        y = data.Y[:, label].toarray().ravel() > 0
+        # There both sides are scaled, so that their mean weight is 1.
+        C = 2 * (n_rows - y.sum()) / n_rows
+        peer = LinearSVC(C=C, class_weight="balanced", tol=1e-6, max_iter=100_000).fit(unit(data.X), y)
+        assert np.abs(peer.coef_[0] - W[label].toarray().ravel()).max() < 5e-3 * np.abs(peer.coef_).max()
+
+
+def test_each_label_has_a_weight_of_its_own(data):
+    weights = [1.0 + label for label in range(data.Y.shape[1])]
+    some = matrix(umpteen.DiSMEC(positive_weight=weights, **EXACT).fit(data.X, data.Y))
+    alike = matrix(umpteen.DiSMEC(positive_weight=4.0, **EXACT).fit(data.X, data.Y))
+    assert np.allclose(some[3], alike[3], atol=1e-3 * np.abs(alike[3]).max())
+    assert not np.allclose(some[7], alike[7], atol=1e-2 * np.abs(alike[7]).max())
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ("fair", "\"balanced\" or one number for each label, but is 'fair'"),
+        ([1.0, 2.0], "one number for each of the 12 labels, but there are 2"),
+        ([1.0, -2.0], "positive_weight must be a finite number above 0"),
+    ],
+)
+def test_bad_weights_of_labels_are_refused(weight, message, data):
+    with pytest.raises(ParamError, match=message):
+        umpteen.DiSMEC(positive_weight=weight).fit(data.X, data.Y)

@@ -15,7 +15,7 @@ With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, ClassVar, Self
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
 from umpteen.data.propensity import LabelCounts, check_constants, propensities
-from umpteen.engines.base import Engine, Resources
+from umpteen.engines.base import Engine, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.dual import DualOneVsRest, bound_dual_memory, solve_dual
@@ -65,8 +65,9 @@ class DiSMEC(DualOneVsRest):
         dual unless rows are dense.
     eps
         How exactly labels are solved; see `solver`.
-    positive_weight
-        How many times a row counts for the labels it has.
+    positive_weight : number, "balanced" or one number for each label
+        How many times a row counts for the labels it has. "balanced" makes a label's rows together count as much as
+        all others, as scikit-learn's ``class_weight`` does, up to a factor of C.
     propensity
         Whether rows also count ``2 / p_l - 1`` times for label l, with p_l its propensity, which favours rare labels.
     A, B
@@ -119,7 +120,7 @@ class DiSMEC(DualOneVsRest):
         bias: float = 1.0,
         solver: str = "auto",
         eps: float = 0.01,
-        positive_weight: float = 1.0,
+        positive_weight: float | str | Sequence[float] = 1.0,
         propensity: bool = False,
         A: float = 0.55,
         B: float = 1.5,
@@ -160,8 +161,9 @@ class DiSMEC(DualOneVsRest):
         super().validate()
         if self.loss not in LOSSES:
             raise ParamError(f"loss must be one of {', '.join(LOSSES)}, but is {self.loss!r}")
-        for name in ("C", "eps", "positive_weight"):
+        for name in ("C", "eps"):
             check_number(name, getattr(self, name), 0, above=True)
+        self._check_positive_weight()
         check_number("prune", self.prune, 0)
         for name, allowed in (("penalty", ("l2", "l1")), ("solver", ("auto", "newton", "dual"))):
             if getattr(self, name) not in allowed:
@@ -186,10 +188,39 @@ class DiSMEC(DualOneVsRest):
 
     def positive_costs(self, counts: NDArray[np.int64], n_rows: int) -> NDArray[np.float32]:
         """How many times a row counts for each label it has: c_i of the objective."""
-        costs = np.full(len(counts), self.positive_weight, np.float64)
+        costs = self._weigh_labels(counts, n_rows)
         if self.propensity:
             costs *= 2 / propensities(LabelCounts(counts, n_rows), self.A, self.B) - 1
         return costs.astype(np.float32)
+
+    def _check_positive_weight(self) -> None:
+        if isinstance(self.positive_weight, str):
+            if self.positive_weight != "balanced":
+                raise ParamError(
+                    'positive_weight must be a number, "balanced" or one number for each label, '
+                    f"but is {self.positive_weight!r}"
+                )
+        elif isinstance(self.positive_weight, Sequence):
+            for weight in self.positive_weight:
+                check_number("positive_weight", weight, 0, above=True)
+        else:
+            check_number("positive_weight", self.positive_weight, 0, above=True)
+
+    def _weigh_labels(self, counts: NDArray[np.int64], n_rows: int) -> NDArray[np.float64]:
+        if isinstance(self.positive_weight, str):
+            return np.where(counts < n_rows, (n_rows - counts) / np.maximum(counts, 1), 1.0)
+        if isinstance(self.positive_weight, Sequence):
+            if len(self.positive_weight) != len(counts):
+                raise ParamError(
+                    f"positive_weight must be one number for each of the {len(counts)} labels, "
+                    f"but there are {len(self.positive_weight)}"
+                )
+            return np.array(self.positive_weight, np.float64)
+        return np.full(len(counts), self.positive_weight, np.float64)
+
+    def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
+        self._weigh_labels(np.diff(data.rows_of.indptr), data.X.shape[0])  # refuses before any work is done
+        return super().plan(data, first_label, first_shard)
 
     def uses_dual(self, X: Csr) -> bool:
         if self.solver != "auto":

@@ -24,7 +24,7 @@ def pack_weights(
     coef: Any, intercept: Any, label_names: Sequence[str] | None, counts: Any, normalize: bool, weight_type: str
 ) -> tuple[dict[str, Any], dict[str, Part], list[Part]]:
     """The header, parts and shards of a model with these weights; see `TrainedModel.from_weights`."""
-    W = coef if sp.issparse(coef) else np.atleast_2d(np.asarray(coef))
+    W: Any = coef if sp.issparse(coef) else np.atleast_2d(np.asarray(coef))
     if W.ndim != 2 or 0 in W.shape:
         raise DataError(f"coef must be labels x features, but its shape is {W.shape}")
     n_labels, n_features = W.shape
