@@ -70,6 +70,16 @@ def test_train_says_what_it_reads_and_how_good_it_is(corpus, tmp_path):
     assert "north sea" in tagger.features_.get_feature_names_out()
 
 
+def test_train_says_what_few_texts_cannot_show(tmp_path):
+    file = tmp_path / "few.jsonl"
+    file.write_text(
+        "".join(json.dumps({"text": f"a cat {word}", "labels": ["cat"]}) + "\n" for word in ("purrs", "eats"))
+    )
+    output = run("train", file, "--model", tmp_path / "m")
+    assert "note: 1 labels on every row: nothing shows when they are wrong" in output
+    assert "too few texts with labels to learn probabilities: suggestions have scores between 0 and 1" in output
+
+
 def test_suggest(model, tmp_path):
     out = run("suggest", model, "wine tax", "--top-k", "2")
     assert {line.split()[0] for line in out.splitlines()} == {"tax", "wine"}

@@ -123,6 +123,8 @@ def test_corrections_that_cannot_be_learnt(tagger, tiny):
         tagger.learn(["a", "b"], [["bread"]])
     with pytest.raises(DataError, match="at least one correction"):
         tagger.learn([], [])
+    with pytest.raises(DataError, match="must have a text with a word in it, but none of them has one"):
+        tagger.learn(["", "?!"], [["bread"], ["bread"]])
     texts, labels = ["red wine", "white wine", "a cod"] * 5, [["wine"], ["wine"], ["fish"]] * 5
     for method in (umpteen.Centroid(), umpteen.FastXML(n_trees=2)):
         other = umpteen.Tagger(method, calibration=0).fit(texts, labels)
@@ -187,6 +189,20 @@ def test_the_command_learns_and_replaces(saved, tmp_path):
     facts = run("inspect", model)
     assert "kept_rows            300" in facts
     assert "corrections          2" in facts
+
+
+def test_the_command_says_what_it_could_not_learn(saved, tmp_path):
+    file = write_lines(
+        tmp_path / "c.jsonl",
+        {"text": "?!", "labels": ["bread"]},
+        {"text": "a copper teapot", "accepted": ["equipment"], "rejected": ["teapotts"]},
+    )
+    output = run("learn", saved, file, "--model", tmp_path / "new")
+    assert "note: 1 of them have no word, so nothing was learnt from those" in output
+    assert "note: rejected labels that the model does not have: teapotts" in output
+    old, new = (umpteen.load(path).fitted() for path in (saved, tmp_path / "new"))
+    assert Corrections.of(new).X.shape[0] == 1
+    assert new.train_counts.counts[new.ids_by_name["bread"]] == old.train_counts.counts[old.ids_by_name["bread"]]
 
 
 def test_a_learning_that_is_stopped_leaves_the_old_model(saved, tmp_path, monkeypatch):

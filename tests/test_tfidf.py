@@ -583,7 +583,7 @@ def test_bad_parameters(params, message):
         (3, "texts must be a list or another iterable of strings, but is a int"),
         (["a text", None], "text 1 must be a string, but is None"),
         ([b"bytes"], "text 0 must be a string, but is b'bytes'"),
-        ([], "no terms are left from 0 texts"),
+        ([], "there must be at least one text, but there are none"),
         (["a", "!"], "no terms are left from 2 texts; try a lower min_df"),
     ],
 )

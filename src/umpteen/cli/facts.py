@@ -25,6 +25,7 @@ def data_facts(data: Dataset) -> dict[str, Any]:
         "rows_without_labels": int((np.diff(data.Y.indptr) == 0).sum()),
         "rows_without_features": int((np.diff(data.X.indptr) == 0).sum()),
         "labels_without_rows": int((counts == 0).sum()),
+        "labels_on_every_row": int((counts == data.n_rows).sum()) if data.n_rows else 0,
         "rows_per_label_median": float(np.median(used)) if len(used) else 0.0,
         "rows_per_label_max": int(counts[0]) if len(counts) else 0,
         "share_of_top_tenth_of_labels": round(float(counts[:n_head].sum() / max(counts.sum(), 1)), 4),
@@ -51,6 +52,7 @@ def describe_data(data: Dataset) -> str:
             ("rows_without_labels", "rows without labels"),
             ("rows_without_features", "rows without features"),
             ("labels_without_rows", "labels without rows, which will never be predicted"),
+            ("labels_on_every_row", "labels on every row: nothing shows when they are wrong"),
         )
         if facts[key]
     ]

@@ -76,6 +76,11 @@ def command(
         raise ModelError(f"{model}: was changed by somebody else meanwhile; run the command again")
     tagger.save(model if target is None else target, overwrite=target is None)
     print_text(f"learnt     {len(found):,} corrections ({seconds:.1f} s)")
+    if n_empty := int((tagger.vectorize([said.text for said in found]).words.total == 0).sum()):
+        print_text(f"           note: {n_empty:,} of them have no word, so nothing was learnt from those")
+    strange = sorted({name for said in found for name in said.wrong} - set(tagger.classes_))
+    if strange:
+        print_text(f"           note: rejected labels that the model does not have: {', '.join(strange[:20])}")
     if new := tagger.classes_[n_old : n_old + 20]:
         print_text(f"labels     {n_old:,} as before, and new: {', '.join(new)}")
     print_text(f"model      {model if target is None else target}")

@@ -316,6 +316,10 @@ def _train_on_texts(
         return None
     with writing(model):
         tagger.train(vectorizer, data, model, resume=resume, progress=True, choice=choice, fields=corpus.fields)
+    if tagger.calibration != 0 and tagger.fitted().calibration is None:
+        print_text(
+            "note       too few texts with labels to learn probabilities: suggestions have scores between 0 and 1"
+        )
     return None if held_out is None else tagger.evaluate(held_out.texts, held_out.labels)
 
 

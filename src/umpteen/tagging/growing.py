@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from umpteen.data.corrections import Correction
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists, encode_labels
@@ -138,6 +140,10 @@ def learn_texts(
     if features is not None:
         model, features, X = grow_features(model, features, [correction.text for correction in corrections])
     assert X is not None
+    has_words = np.diff(X.indptr) > 0
+    if not has_words.any():
+        raise DataError("corrections must have a text with a word in it, but none of them has one")
+    X, corrections = X[has_words], [said for said, learnt in zip(corrections, has_words, strict=True) if learnt]
     new = sorted({name for correction in corrections for name in correction.right} - set(model.ids_by_name))
     if new:
         method.check_can_grow(model)

@@ -320,6 +320,8 @@ class Tfidf(Parameters):
                 f"max_df must not be below min_df, but for {n_rows} rows they are {max_rows:g} and {min_rows:g}"
             )
         data, ends, slots, rows_with = counter.finish(min_rows, max_rows, self.max_features or 0, threads)
+        if not n_rows:
+            raise DataError("there must be at least one text, but there are none")
         if self.hashing is None and not len(ends):
             raise DataError(
                 f"no terms are left from {n_rows} texts; try a lower min_df, a higher max_df or fewer stop words"
