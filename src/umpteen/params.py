@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import math
 import numbers
@@ -41,6 +42,18 @@ class Parameters:
         for name in names:
             if name not in known:
                 raise ParamError(f"{cls.name} has no parameter {name!r}; its parameters are {', '.join(known)}")
+
+    def _repr_html_(self) -> str:
+        """The parameters as a table, those that were changed in bold, for notebooks."""
+        defaults = self.param_defaults()
+        rows = []
+        for name, value in self.get_params().items():
+            tag = "td" if value is defaults[name] or value == defaults[name] else "th"
+            shown = html.escape(repr(value)[:200])
+            rows.append(
+                f'<tr><td style="text-align:left">{name}</td><{tag} style="text-align:left">{shown}</{tag}></tr>'
+            )
+        return f"<p><code>{type(self).__name__}</code></p><table><tbody>{''.join(rows)}</tbody></table>"
 
     def __repr__(self) -> str:
         values = {name: (getattr(self, name), default) for name, default in self.param_defaults().items()}

@@ -1,9 +1,10 @@
-"""Progress of long work: what listeners receive, and a bar at a terminal."""
+"""Progress of long work: what listeners receive, a bar at a terminal, lines of text in a notebook."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -23,9 +24,10 @@ Listener = Callable[[Progress], None]
 
 @contextlib.contextmanager
 def progress_bar(description: str) -> Iterator[Listener]:
-    """A bar with an estimate of the time left, on standard error; silent unless that is a terminal."""
+    """A bar with an estimate of the time left, on standard error, if that is a terminal; lines of text in a notebook;
+    else silent."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        yield tell_in_lines(description) if in_notebook() else lambda _: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -52,6 +54,31 @@ def progress_bar(description: str) -> Iterator[Listener]:
             )
 
         yield listen
+
+
+def in_notebook() -> bool:
+    """Whether a notebook runs this, and shows what is printed. IPython is not imported to find out."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def tell_in_lines(description: str, every: float = 0.1, clock: Callable[[], float] = time.monotonic) -> Listener:
+    """A listener that prints a line for each tenth that is done, with the time it took and what is left."""
+    started, told = clock(), 0.0
+
+    def listen(progress: Progress) -> None:
+        nonlocal told
+        share = progress.done / progress.total if progress.total > 0 else 0.0
+        if share < min(told + every, 1.0) - 1e-9 or share <= told:
+            return
+        told = share
+        seconds = clock() - started
+        left = seconds / share - seconds
+        shards = f"shard {progress.shards_done}/{progress.shards_total}"
+        print(f"{description}: {share:.0%}, {shards}, {seconds:.0f} s, {left:.0f} s left", flush=True)
+
+    return listen
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from umpteen.engines.base import Engine
 from umpteen.errors import DataError, ModelCorruptError, ParamError, not_fitted
 from umpteen.evaluation.calibration import Reliability
 from umpteen.evaluation.metrics import Metrics
+from umpteen.evaluation.report import paragraph, table
 from umpteen.methods.base import Method
 from umpteen.models.scorer import Ranking
 from umpteen.params import check_share
@@ -33,7 +35,12 @@ from umpteen.text.features import TextFeatures
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
 
-Suggestions = list[tuple[str, float]]
+
+class Suggestions(list[tuple[str, float]]):
+    """Labels and their probabilities, best first; a table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        return table(["label", "probability"], [[name, f"{value:.2f}"] for name, value in self])
 
 
 class Tagger(TaggerParameters):
@@ -270,6 +277,12 @@ class Tagger(TaggerParameters):
 
     # --- suggest -------------------------------------------------------------------------------------------------
 
+    @overload
+    def suggest(self, texts: str, *how: Any, **more: Any) -> Suggestions: ...
+
+    @overload
+    def suggest(self, texts: Iterable[Any], *how: Any, **more: Any) -> list[Suggestions]: ...
+
     def suggest(
         self,
         texts: Any,
@@ -279,7 +292,7 @@ class Tagger(TaggerParameters):
         include: Any = None,
         threads: int | None = None,
         min_known: float = 0.0,
-    ) -> Any:
+    ) -> Suggestions | list[Suggestions]:
         """The labels to give a text, best first, with their probabilities.
 
         Parameters
@@ -306,6 +319,22 @@ class Tagger(TaggerParameters):
         ranking = self.rank_rows(rows, top_k, threshold, exclude, include, threads, min_known=min_known)
         found = self.name_labels(*ranking)
         return found[0] if one else found
+
+    def _repr_html_(self) -> str:
+        """What it is and, once it is fitted, what it knows, for notebooks."""
+        shown = f"<code>{html.escape(repr(self))}</code>"
+        if not hasattr(self, "model_"):
+            return f"{shown}{paragraph('not fitted')}"
+        model = self.fitted()
+        facts = [
+            ["method", model.method],
+            ["labels", f"{model.n_labels:,}"],
+            ["features", f"{model.n_features:,}"],
+            ["trained on", f"{model.train_counts.n_rows:,} rows"],
+            ["calibrated", "yes" if model.calibration is not None else "no"],
+            ["columns", "not known" if self.fields_ is None else str(self.fields_)],
+        ]
+        return shown + table(["", ""], facts)
 
     def rank(
         self,
@@ -339,7 +368,7 @@ class Tagger(TaggerParameters):
         """A ranking with names instead of ids: one list per row."""
         names = self.classes_
         return [
-            [(names[label], value) for label, value in zip(row, scores, strict=True) if label >= 0]
+            Suggestions((names[label], value) for label, value in zip(row, scores, strict=True) if label >= 0)
             for row, scores in zip(labels.tolist(), values.tolist(), strict=True)
         ]
 

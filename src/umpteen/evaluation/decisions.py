@@ -55,6 +55,18 @@ class Decisions:
             lines.append(f"{name:<8}{found.precision:10.2f}{found.recall:8.2f}{found.F1:8.2f}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        from umpteen.evaluation.report import paragraph, table
+
+        rule = "" if self.threshold is None else f", from {self.threshold:.2f} on"
+        rows = [
+            [name, f"{found.precision:.2f}", f"{found.recall:.2f}", f"{found.F1:.2f}"]
+            for name, found in (("micro", self.micro), ("macro", self.macro), ("per row", self.per_row))
+        ]
+        given = f"labels given{rule}: {self.labels_given:.2f} a row, where {self.labels_true:.2f} are right"
+        return paragraph(given) + table(["", "precision", "recall", "F1"], rows)
+
 
 def evaluate_decisions(
     Y: Csr, labels: NDArray[np.int32], threshold: float | None = None, threads: int | None = None

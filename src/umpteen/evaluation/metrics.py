@@ -136,6 +136,23 @@ class Metrics(dict[str, float]):
         decided = [] if self.decisions is None else [str(self.decisions)]
         return "\n".join([*lines, *self._notes(), *decided])
 
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        from umpteen.evaluation.report import paragraph, table
+
+        names = list(dict.fromkeys(key.split("@")[0] for key in self))
+        cuts = list(dict.fromkeys(key.split("@")[1] for key in self))
+        rows = [[name, *(f"{self[f'{name}@{cut}']:.2f}" for cut in cuts)] for name in names]
+        without = f"{self.n_rows_without_labels:,} without labels"
+        parts = [
+            paragraph(f"{self.n_rows:,} rows ({without}), {self.n_labels:,} labels; in percent"),
+            table(["", *(f"@{cut}" for cut in cuts)], rows),
+            *map(paragraph, self._notes()),
+        ]
+        if self.decisions is not None:
+            parts.append(self.decisions._repr_html_())
+        return "".join(parts)
+
     def _notes(self) -> list[str]:
         """What counts as missed although no model could predict it, and the precision without that."""
         notes = []
