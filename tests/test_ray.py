@@ -441,13 +441,12 @@ def test_a_model_held_in_parts_survives_its_node(engine, cluster, work, monkeypa
 
 
 @quiet
-def test_versions_of_a_held_model_are_never_mixed(engine, cluster, tiny, tmp_path):
+def test_versions_of_a_held_model_are_never_mixed(engine, tiny, tmp_path):
     """Same shapes, other weights: neither a part that is opened anew nor the caller's model may be of another one."""
     path = tmp_path / "held.model"
     one = umpteen.Centroid(labels_per_shard=10).fit(tiny.X, tiny.Y, path)
     opened = umpteen.load(path)
     two = umpteen.Centroid(labels_per_shard=10).fit(tiny.X * np.float32(0.5), tiny.Y[::-1])
-    node = cluster.add_node(4)
     with engine.hold(path, parts=4) as held:
         for model in (one, opened, umpteen.Centroid(labels_per_shard=10).fit(tiny.X, tiny.Y)):
             np.testing.assert_array_equal(model.predict_topk(tiny.X, engine=held)[1], one.predict_topk(tiny.X)[1])
@@ -461,7 +460,6 @@ def test_versions_of_a_held_model_are_never_mixed(engine, cluster, tiny, tmp_pat
         ray.kill(held._actors[1], no_restart=False)  # opened anew, from what is there by now
         with pytest.raises(UmpteenError, match=r"could not be scored: .*"):
             opened.predict_topk(tiny.X, engine=held)
-    cluster.kill_node(node)
 
 
 @quiet
