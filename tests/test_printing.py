@@ -94,7 +94,7 @@ def test_json_and_pages_are_written(model, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"text": "word1 word2"}\n')
     done = run("predict", model, tmp_path / "in.jsonl", "--output", tmp_path / "out.jsonl")
     assert done.returncode == 0, done.stderr
-    assert set(json.loads((tmp_path / "out.jsonl").read_bytes())["names"]) == set(NAMES)
+    assert set(json.loads((tmp_path / "out.jsonl").read_bytes())["labels"]) == set(NAMES)
 
 
 def test_errors_and_facts_are_harmless(model, tmp_path):

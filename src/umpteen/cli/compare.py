@@ -263,8 +263,8 @@ def run_comparison(
 def typed_command() -> str | None:
     """What was typed to run this; None where it was called from Python."""
     program = Path(sys.argv[0])
-    if program.name == "__main__.py" and program.parent.name == "benchmarks":
-        return shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+    if program.name == "__main__.py":
+        return shlex.join(["python", "-m", program.parent.name, *sys.argv[1:]])
     return shlex.join(["umpteen", *sys.argv[1:]]) if program.stem == "umpteen" else None
 
 
