@@ -351,6 +351,24 @@ def test_npz_with_indices_out_of_range(tmp_path, tiny):
         umpteen.read_npz(tmp_path / "d.npz")
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label_names": np.array([["a"]])}, "label_names must be one dimension of text, but are 2"),
+        ({"label_names": np.arange(3)}, "label_names must be one dimension of text, but are 1 of int64"),
+        ({"label_names": np.array(["a"])}, "there must be 3 label names"),
+        ({"X_data": np.full(1, np.nan, np.float32)}, "X must hold finite"),
+        ({"X_shape": np.array([1, 2**62])}, "X may have at most"),
+    ],
+)
+def test_what_is_wrong_in_an_npz_is_said_with_its_name(tmp_path, change, message):
+    one = {"data": np.ones(1, np.float32), "indices": np.zeros(1, np.int32), "indptr": [0, 1], "shape": [1, 3]}
+    arrays = {f"{name}_{part}": value for name in "XY" for part, value in one.items()}
+    np.savez(tmp_path / "d.npz", **(arrays | change))
+    with pytest.raises(umpteen.errors.DataError, match=rf"d\.npz: .*{message}"):
+        umpteen.read_npz(tmp_path / "d.npz")
+
+
 def test_npz_never_unpickles(tmp_path):
     class Bomb:
         def __reduce__(self):

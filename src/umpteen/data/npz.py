@@ -40,16 +40,17 @@ def read_npz(
         X, Y = _load_scipy(path), _load_scipy(labels)
         if X.shape[0] != Y.shape[0]:
             raise DataError(f"{labels}: must have {X.shape[0]} rows, as {path} has, but has {Y.shape[0]}")
-        return Dataset(X, Y, label_names, feature_names)
+        return _dataset(path, X, Y, label_names, feature_names)
     with _open(path) as file:
         if "X_data" not in file:
             raise DataError(f"{path}: the file has no labels; pass the file that has them")
         try:
             X, Y = _matrix(file, "X"), _matrix(file, "Y")
-            names = {key: file[key].tolist() if key in file else None for key in ("label_names", "feature_names")}
+            names = {key: _names(file, key) for key in ("label_names", "feature_names")}
         except _BAD_CONTENT as error:
             raise DataError(f"{path}: not a data set ({_reason(error)})") from error
-    return Dataset(
+    return _dataset(
+        path,
         X,
         Y,
         names["label_names"] if label_names is None else label_names,
@@ -99,6 +100,23 @@ def _open(path: PathLike) -> Iterator[Any]:
             raise DataError(f"{path}: not an .npz file")
         with file:
             yield file
+
+
+def _dataset(path: PathLike, *content: Any) -> Dataset:
+    try:
+        return Dataset(*content)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _names(file: Any, key: str) -> list[str] | None:
+    if key not in file:
+        return None
+    names = file[key]
+    if names.ndim != 1 or names.dtype.kind != "U":
+        raise ValueError(f"{key} must be one dimension of text, but are {names.ndim} of {names.dtype}")
+    found: list[str] = names.tolist()
+    return found
 
 
 def _matrix(file: Any, name: str) -> Csr:
