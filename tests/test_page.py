@@ -69,6 +69,21 @@ def write(page: Page, text: str = TEXT, top_k: str = "10") -> None:
     page.locator(".labels li").first.wait_for()
 
 
+def test_a_text_survives_a_reload_in_its_tab_only(page, browser, address):
+    write(page, "wine tax")
+    before = labels(page)
+    page.reload()
+    page.locator("#top-k").select_option("10")
+    page.locator(".labels li").first.wait_for()
+    expect(page.locator("#text")).to_have_value("wine tax")
+    assert labels(page) == before
+    other = browser.new_context().new_page()
+    other.goto(address)
+    other.locator("body[data-ready]").wait_for()
+    expect(other.locator("#text")).to_have_value("")
+    other.context.close()
+
+
 def test_type_and_see_labels(page):
     expect(page.locator(".empty")).to_have_text("Labels appear here as you write.")
     write(page)
@@ -248,8 +263,12 @@ def test_a_token_is_asked_for_once(browser, served_models):
     with listening(make_app(settings)) as address:
         page = browser.new_page()
         page.goto(address)
+        wrong = page.get_by_text("The server does not accept this token.")
+        expect(page.locator("#token")).to_be_visible()
+        expect(wrong).to_be_hidden()
         page.locator("#token").fill("wrong-token")
         page.get_by_role("button", name="Continue").click()
+        expect(wrong).to_be_visible()
         page.locator("#token").fill("open-sesame")
         page.get_by_role("button", name="Continue").click()
         page.locator("body[data-ready]").wait_for()

@@ -23,7 +23,7 @@ async function call(path, body) {
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   if (answer.status === 401) {
-    await askToken();
+    await askToken(token !== null);
     return call(path, body);
   }
   if (answer.headers.get("content-type")?.startsWith("image/svg")) return answer.text();
@@ -33,9 +33,10 @@ async function call(path, body) {
 }
 
 let asking = null;
-function askToken() {
+function askToken(wrong) {
   asking ??= new Promise((done) => {
     const dialog = $("ask-token");
+    $("token-wrong").hidden = !wrong;
     dialog.addEventListener("close", () => {
       sessionStorage.setItem("token", $("token").value);
       $("token").value = "";
@@ -441,7 +442,11 @@ async function start() {
   Object.assign(state, { models, limits });
   fill($("model"), models.map((model) => [model.model_id, model.model_id]));
   const typed = later(suggest, 200);
-  $("text").addEventListener("input", typed);
+  $("text").value = sessionStorage.getItem("text") ?? ""; // this tab's, after a reload
+  $("text").addEventListener("input", () => {
+    sessionStorage.setItem("text", $("text").value);
+    typed();
+  });
   $("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) suggest();
   });
