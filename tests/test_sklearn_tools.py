@@ -209,6 +209,46 @@ def test_columns_of_a_table_are_remembered(rows):
     assert not hasattr(umpteen.DiSMEC().fit(X, Y), "feature_names_in_")
 
 
+class Stream:
+    """What DuckDB, Arrow readers and others have in common: a stream of columns, and nothing else."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def test_tables_of_every_kind_train_the_same_model(rows):
+    import polars
+    import pyarrow
+
+    X, Y = rows
+    words, names = [f"word {i}" for i in range(40)], [f"label {i}" for i in range(12)]
+    table = pd.DataFrame(X[:, :40].toarray(), columns=words)
+    labels = pd.DataFrame(Y.toarray().astype(int), columns=names)
+    known = umpteen.DiSMEC().fit(table, labels)
+    forms = {
+        "polars": (polars.DataFrame(table.to_dict("list")), polars.DataFrame(labels.to_dict("list"))),
+        "arrow": (pyarrow.table(table), pyarrow.table(labels)),
+        "stream": (Stream(pyarrow.table(table)), Stream(pyarrow.table(labels))),
+    }
+    for form, (given, targets) in forms.items():
+        svm = umpteen.DiSMEC().fit(given, targets)
+        assert np.array_equal(svm.coef_.toarray(), known.coef_.toarray()), form
+        assert np.array_equal(svm.predict(given), known.predict(table)), form
+        if form != "stream":
+            assert svm.feature_names_in_.tolist() == words
+            assert list(svm.label_names_) == names
+
+
+def test_arrow_columns_of_text_are_no_numbers(rows):
+    import pyarrow
+
+    with pytest.raises(DataError, match="X must hold numbers only, but column 'word' holds string"):
+        umpteen.DiSMEC().fit(Stream(pyarrow.table({"word": ["a", "b"]})), np.eye(2))
+
+
 # --- searches and cross-validation --------------------------------------------------------------------------------
 
 

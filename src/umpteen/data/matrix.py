@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from umpteen.errors import DataError
+from umpteen.errors import DataError, MissingExtraError
 
 Csr = sp.csr_matrix[Any]
 INT32_MAX = int(np.iinfo(np.int32).max)
@@ -48,6 +48,8 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     """
     if hasattr(matrix, "sparse") and hasattr(matrix.sparse, "to_coo"):  # a pandas table of sparse columns
         matrix = matrix.sparse.to_coo()
+    elif hasattr(matrix, "__arrow_c_stream__") and not hasattr(matrix, "__array__"):
+        matrix = from_arrow(matrix, name)
     is_sparse: bool = sp.issparse(matrix)
     if not is_sparse:
         try:
@@ -104,6 +106,23 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
             )
     indices = np.ascontiguousarray(csr.indices, np.int32)
     return make_csr(data, indices, csr.indptr.astype(np.int64, copy=False), csr.shape)
+
+
+def from_arrow(table: Any, name: str) -> NDArray[Any]:
+    """The columns of an Arrow table or stream, such as a DuckDB relation, which must be numbers."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(
+            f"{name} is an Arrow table. Install what reads it with: pip install 'umpteen[parquet]'"
+        ) from None
+    columns = pyarrow.table(table)
+    for column, kind in zip(columns.column_names, columns.schema.types, strict=True):
+        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
+            raise DataError(f"{name} must hold numbers only, but column {column!r:.100} holds {kind}")
+    if columns.num_columns == 0:
+        return np.zeros((columns.num_rows, 0), np.float32)
+    return np.column_stack([column.to_numpy() for column in columns.columns])
 
 
 def check_type(dtype: Any, name: str) -> None:

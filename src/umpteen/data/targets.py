@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_matrix
-from umpteen.data.matrix import Csr, as_csr, check_type, make_csr
+from umpteen.data.matrix import Csr, as_csr, check_type, from_arrow, make_csr
 from umpteen.errors import DataError
 
 #: The most cells of a dense matrix of rows x labels: half a gigabyte of 32-bit numbers.
@@ -81,7 +81,7 @@ def read_targets(targets: Any) -> tuple[TargetForm, Csr]:
 
 def column_names(table: Any) -> NDArray[Any] | None:
     """The names of a table's columns, if all are strings."""
-    columns = getattr(table, "columns", None)
+    columns = getattr(table, "column_names", None) or getattr(table, "columns", None)  # Arrow's name, and others'
     if columns is None or getattr(table, "ndim", 2) != 2:
         return None
     names = list(columns)
@@ -92,7 +92,11 @@ def column_names(table: Any) -> NDArray[Any] | None:
 
 def _values(targets: Any) -> Any:
     """The values of a table or a series; anything else as it is."""
-    return targets.to_numpy() if hasattr(targets, "to_numpy") else targets
+    if hasattr(targets, "to_numpy"):
+        return targets.to_numpy()
+    if hasattr(targets, "__arrow_c_stream__") and not hasattr(targets, "__array__"):
+        return from_arrow(targets, "Y")
+    return targets
 
 
 def _holds_names(values: Any) -> bool:
