@@ -136,3 +136,24 @@ def test_pdsparse_chooses_lambda_on_held_out_rows():
 def test_pdsparse_without_held_out_rows_takes_the_usual_lambda():
     train = umpteen.make_synthetic(100, 50, 8, seed=1)
     assert umpteen.PDSparse("auto", heldout=0, max_passes=2).fit(train.X, train.Y).chosen_ == 0.01
+
+
+def test_pdsparse_trains_again_on_all_rows_for_as_many_passes():
+    train = umpteen.make_synthetic(400, 200, 12, seed=1)
+    settings = {"max_passes": 30, "post_solve": False, "threads": 1, "weight_type": "float32"}
+    first = umpteen.PDSparse(**settings).fit(train.X, train.Y)
+    again = umpteen.PDSparse(refit=True, **settings).fit(train.X, train.Y)
+    passes = int(first.stats_["quality"].argmax()) + 1
+    whole = umpteen.PDSparse(heldout=0, **(settings | {"max_passes": passes})).fit(train.X, train.Y)
+    np.testing.assert_array_equal(again.predict_topk(train.X, 3)[1], whole.predict_topk(train.X, 3)[1])
+    np.testing.assert_array_equal(again.stats_["quality"], first.stats_["quality"])
+    assert not np.array_equal(again.predict_topk(train.X, 3)[1], first.predict_topk(train.X, 3)[1])
+
+
+def test_pdsparse_post_solves_again_if_that_was_better():
+    train = umpteen.make_synthetic(400, 200, 12, seed=1)
+    first = umpteen.PDSparse(0.3, max_passes=30, threads=1).fit(train.X, train.Y)
+    again = umpteen.PDSparse(0.3, max_passes=30, refit=True, threads=1).fit(train.X, train.Y)
+    assert again.post_solved_ == first.post_solved_
+    forced = umpteen.PDSparse(0.3, max_passes=30, refit=True, post_solve=True, threads=1).fit(train.X, train.Y)
+    assert forced.post_solved_

@@ -74,12 +74,21 @@ _LABELS_PER_BLOCK = 16384
 _STATS = ("dual", "gap", "found", "search_entries", "step_entries", "quality")
 
 
+class _Passes(NamedTuple):
+    """How many passes are made: at most, or, where they were found before, exactly."""
+
+    first: int
+    second: int  # without λ
+    found: bool = False
+
+
 class _Solution(NamedTuple):
     W: Any  # CSR, labels x features and the constant
     stats: dict[str, NDArray[Any]]
     active_labels: float  # non-zero dual variables per row
     post_solved: bool
     quality: float  # P@1 on held-out rows, or -1
+    passes: _Passes  # that were made
 
 
 class _Joint:
@@ -94,7 +103,7 @@ class _Joint:
 
 
 class PDSparse(LabelBlocks):
-    """One max-margin problem over all labels, with an elastic net: the smallest linear models.
+    """One max-margin problem over all labels, with an elastic net: small linear models.
 
     All labels are trained together, and shards are cut from one solution. So an interrupted `fit` keeps the shards
     that were written, but solves the problem again from the start for the others; it ends with the same bytes.
@@ -121,6 +130,8 @@ class PDSparse(LabelBlocks):
         "auto", which keeps what is better on held-out rows; without such rows "auto" means False.
     heldout
         Share of rows held out to decide when to stop and whether to post-solve; 0 holds out none.
+    refit
+        Whether to train again on all rows, held-out ones too, for as many passes as were best.
     patience
         Training stops after this many passes without a gain on held-out rows, but not before three times as many, and
         returns to the best pass.
@@ -196,6 +207,7 @@ class PDSparse(LabelBlocks):
         batch: int | None = None,
         post_solve: bool | str = "auto",
         heldout: float = 0.1,
+        refit: bool = False,
         patience: int = 3,
         eps: float = 0.01,
         max_passes: int = 50,
@@ -218,6 +230,7 @@ class PDSparse(LabelBlocks):
         self.batch = batch
         self.post_solve = post_solve
         self.heldout = heldout
+        self.refit = refit
         self.patience = patience
         self.eps = eps
         self.max_passes = max_passes
@@ -250,6 +263,7 @@ class PDSparse(LabelBlocks):
             check_count("n_found", self.n_found, high=_MOST_FOUND)
         check_count("seed", self.seed, low=0)
         check_flag("average", self.average)
+        check_flag("refit", self.refit)
         if self.search not in ("exact", "sampled"):
             raise ParamError(f"search must be one of exact, sampled, but is {self.search!r}")
         if not isinstance(self.post_solve, bool) and self.post_solve != "auto":
@@ -318,10 +332,34 @@ class PDSparse(LabelBlocks):
         """W for all labels, with the λ that was chosen unless another is given."""
         X = self.preprocessing().append_bias(data.X) if data.bias else data.X
         heldout = self._hold_out(data.Y)
-        validation = _Validation(X[heldout], data.Y[heldout], np.diff(data.rows_of.indptr) > 0, threads)
-        X, Y, costs = X, data.Y, data.row_costs
-        if validation.n_rows:
-            X, Y, costs = X[~heldout], Y[~heldout], None if costs is None else costs[~heldout]
+        trained = np.diff(data.rows_of.indptr) > 0
+        value = self.chosen_ if lambda_ is None else lambda_
+        compute = {"threads": threads, "token": token}
+        most = _Passes(int(self.max_passes), int(self.max_passes))
+
+        def solve_on(rows: Any, measured: Any, passes: _Passes) -> _Solution:
+            costs = None if data.row_costs is None else data.row_costs[rows]
+            validation = _Validation(X[measured], data.Y[measured], trained, threads)
+            return self._solve_rows(X[rows], data.Y[rows], costs, value, validation, compute, passes)
+
+        found = solve_on(~heldout, heldout, most)
+        if not self.refit or not heldout.any() or lambda_ is not None:
+            return found
+        # On all rows nothing is measured, so passes are as many as were best.
+        again = solve_on(heldout >= 0, heldout < 0, found.passes)
+        return again._replace(stats=found.stats, quality=found.quality)
+
+    def _solve_rows(
+        self,
+        X: Csr,
+        Y: Csr,
+        costs: Any,
+        lambda_: float,
+        validation: _Validation,
+        compute: dict[str, Any],
+        passes: _Passes,
+    ) -> _Solution:
+        """W for these rows, by at most so many passes."""
         solver = _native.PdSolver(
             offsets(X),
             X.indices,
@@ -330,19 +368,18 @@ class PDSparse(LabelBlocks):
             offsets(Y),
             Y.indices,
             Y.shape[1],
-            lambda_=self.chosen_ if lambda_ is None else lambda_,
+            lambda_=lambda_,
             C=float(self.C),
             n_groups=int(self.n_groups),
             seed=int(self.seed),
             row_cost=costs,
         )
         rng = np.random.Generator(np.random.PCG64(int(self.seed)))
-        compute = {"threads": threads, "token": token}
-        best, stats = self._descend(solver, X, Y, validation, rng, compute)
-        after = self._post_solve(solver, best, X, Y, validation, rng, token)
+        best, stats = self._descend(solver, X, Y, validation, rng, compute, passes.first)
+        after = self._post_solve(solver, best, X, Y, validation, rng, compute["token"], passes)
         active = len(best.alphas[0]) / X.shape[0]
-        W, quality = (best.W, best.quality.first) if after is None else after
-        return _Solution(W, stats, active, after is not None, quality)
+        W, quality, second = (best.W, best.quality.first, 0) if after is None else after
+        return _Solution(W, stats, active, after is not None, quality, _Passes(best.number + 1, second, True))
 
     def _hold_out(self, Y: Csr) -> NDArray[np.bool_]:
         n_rows = Y.shape[0]
@@ -361,6 +398,7 @@ class PDSparse(LabelBlocks):
         validation: _Validation,
         rng: np.random.Generator,
         compute: dict[str, Any],
+        most: int,
     ) -> tuple[_Pass, dict[str, NDArray[Any]]]:
         """Makes passes over the rows until the held-out rows or the gap end them. Returns the best pass, and the
         statistics of all."""
@@ -371,7 +409,7 @@ class PDSparse(LabelBlocks):
         mean = _Mean((Y.shape[1], X.shape[1]), self.average)
         stats: dict[str, list[float]] = {name: [] for name in _STATS}
         best = None
-        for number in range(int(self.max_passes)):
+        for number in range(most):
             order = _shuffle(X.shape[0], rng)
             searched = stepped = begin = 0
             gap = 0.0
@@ -429,26 +467,28 @@ class PDSparse(LabelBlocks):
         validation: _Validation,
         rng: np.random.Generator,
         token: _native.CancelToken | None,
-    ) -> tuple[Any, float] | None:
-        """W of the problem without λ on the support of the best pass, and its quality; None if the best pass itself
-        is better."""
-        if self.post_solve is False or (self.post_solve == "auto" and not validation.n_rows):
+        passes: _Passes,
+    ) -> tuple[Any, float, int] | None:
+        """W of the problem without λ on the support of the best pass, its quality and its passes; None if the best
+        pass itself is better, or none are allowed."""
+        decided = validation.n_rows > 0 or passes.found
+        if passes.second == 0 or self.post_solve is False or (self.post_solve == "auto" and not decided):
             return None
         solver.set_alphas(*start.alphas)
         solver.keep_support()
         mean = _Mean((Y.shape[1], X.shape[1]), self.average)
-        best = start.quality.whole if self.post_solve == "auto" else -2.0
+        best = start.quality.whole if self.post_solve == "auto" and not passes.found else -2.0
         kept, since = None, 0
-        for _ in range(int(self.max_passes)):
+        for number in range(passes.second):
             _, gap = solver.step(_shuffle(X.shape[0], rng), token)
             W = mean.take(solver.weights())
             quality = validation.score(W)
             since += 1
             if quality.whole > best:
-                best, since, kept = quality.whole, 0, (W, quality.first)
-            if since >= self.patience or gap == 0:
+                best, since, kept = quality.whole, 0, (W, quality.first, number + 1)
+            if gap == 0 or (since >= self.patience and not passes.found):
                 break
-        return kept if validation.n_rows or kept is None else (W, quality.first)
+        return kept if validation.n_rows or kept is None else (W, quality.first, number + 1)
 
     # --- memory -------------------------------------------------------------------------------------------------
 
