@@ -84,6 +84,15 @@ def test_a_text_survives_a_reload_in_its_tab_only(page, browser, address):
     other.context.close()
 
 
+def test_labels_are_copied_and_say_that_they_can_be_clicked(page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    write(page)
+    expect(page.get_by_text("Click a label to see which words count for it.")).to_be_visible()
+    page.get_by_role("button", name="Copy labels").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").splitlines() == labels(page)
+
+
 def test_type_and_see_labels(page):
     expect(page.locator(".empty")).to_have_text("Labels appear here as you write.")
     write(page)

@@ -153,9 +153,24 @@ function showColumns(columns) {
     part.dataset.model = column.id;
     if (columns.length > 1) part.append(make("h2", { textContent: column.id }));
     part.append(list);
+    if (kept?.length) part.append(belowLabels(kept));
     return part;
   }));
   showRules();
+}
+
+// What one can do with the labels. Browsers give pages the clipboard only over HTTPS and on localhost.
+function belowLabels(kept) {
+  const hint = make("p", { className: "hint", textContent: "Click a label to see which words count for it. " });
+  if (navigator.clipboard) {
+    const copy = make("button", { type: "button", className: "copy", textContent: "Copy labels" });
+    copy.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(kept.map((found) => found.label).join("\n"));
+      copy.textContent = "Copied";
+    });
+    hint.append(copy);
+  }
+  return hint;
 }
 
 function labelRow(model, found, other) {
