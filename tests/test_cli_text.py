@@ -77,7 +77,7 @@ def test_train_says_what_few_texts_cannot_show(tmp_path):
     )
     output = run("train", file, "--model", tmp_path / "m")
     assert "note: 1 labels on every row: nothing shows when they are wrong" in output
-    assert "too few texts with labels to learn probabilities: suggestions have scores between 0 and 1" in output
+    assert "too few texts with labels to learn probabilities: labels get scores between 0 and 1" in output
 
 
 def test_suggest(model, tmp_path):

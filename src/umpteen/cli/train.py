@@ -317,9 +317,7 @@ def _train_on_texts(
     with writing(model):
         tagger.train(vectorizer, data, model, resume=resume, progress=True, choice=choice, fields=corpus.fields)
     if tagger.calibration != 0 and tagger.fitted().calibration is None:
-        print_text(
-            "note       too few texts with labels to learn probabilities: suggestions have scores between 0 and 1"
-        )
+        print_text("note       too few texts with labels to learn probabilities: labels get scores between 0 and 1")
     return None if held_out is None else tagger.evaluate(held_out.texts, held_out.labels)
 
 
