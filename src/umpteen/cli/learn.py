@@ -76,9 +76,7 @@ def command(
         raise ModelError(f"{model}: was changed by somebody else meanwhile; run the command again")
     tagger.save(model if target is None else target, overwrite=target is None)
     print_text(f"learnt     {len(found):,} corrections ({seconds:.1f} s)")
-    words = tagger.vectorize([said.text for said in found]).words
-    n_empty = 0 if words is None else int((words.total == 0).sum())
-    if n_empty:
+    if n_empty := (tagger.vectorize([said.text for said in found]).X.getnnz(axis=1) == 0).sum():
         print_text(f"           note: {n_empty:,} of them have no word, so nothing was learnt from those")
     strange = sorted({name for said in found for name in said.wrong} - set(tagger.classes_))
     if strange:
