@@ -189,7 +189,7 @@ def test_one_decision_wherever_one_asks(cooking, tmp_path):  # noqa: F811
     out = tmp_path / "out.jsonl"
     done = CliRunner().invoke(app, ["predict", str(tmp_path / "m"), str(tmp_path / "in.jsonl"), "--output", str(out)])
     assert done.exit_code == 0, done.output
-    assert [json.loads(line)["names"] for line in out.read_text().splitlines()] == decided
+    assert [json.loads(line)["labels"] for line in out.read_text().splitlines()] == decided
     one = next(i for i, labels in enumerate(decided) if labels)
     shown = CliRunner().invoke(app, ["suggest", str(tmp_path / "m"), texts[one], "--json", "-"])
     assert [each["label"] for each in json.loads(shown.stdout)["suggestions"]] == decided[one]
