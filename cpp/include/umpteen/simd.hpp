@@ -68,8 +68,35 @@ struct NewtonKernels {
   std::int64_t (*find_above)(const float* value, std::int64_t n, float limit, std::int32_t* out);
 };
 
+/// A row of an active set in the dual, as descent visits it.
+struct DualRow {
+  const std::int32_t* indices;
+  const float* data;
+  std::int32_t n;
+  float sign;
+  float alpha;
+  float cost;
+  float curvature;  // an upper bound of the dual's second derivative along alpha
+};
+
+/// One pass over an active set; src/simd/dual.cpp documents it.
+struct DualPass {
+  DualRow* rows;
+  float* v;         // the sum of alpha_i s_i x_i, moved
+  double v0;        // the sum of alpha_i s_i, moved
+  double constant;  // what v0 is multiplied by in a score
+  float limit;      // lambda
+  float inverse_tau;
+  bool squared;   // the hinge's square
+  float beyond;   // a row at its bound is dropped if its slope keeps it there by more
+  double gap;     // out: of the active set, each row as it was seen
+  double alphas;  // out: their sum
+  float largest;  // out: the largest slope of a row that moved
+};
+
 /// For training in the dual; src/simd/dual.cpp documents each.
 struct DualKernels {
+  std::int64_t (*descend)(std::int64_t n, std::int32_t* order, DualPass& pass);
   float (*dot_soft)(const std::int32_t* indices, const float* data, std::int64_t n, const float* v, float limit);
   std::int64_t (*find_in_panel)(const float* panel, std::int64_t n_rows, const float* limits, std::int32_t* out);
 };

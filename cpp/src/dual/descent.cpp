@@ -1,6 +1,5 @@
 #include "descent.hpp"
 
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -14,86 +13,76 @@ constexpr std::int64_t kMostGathered = 1 << 17;  // entries: 1 MB
 constexpr std::int64_t kGatheredShare = 4;       // of X: at most one entry in so many is copied
 constexpr double kFirstTolerance = 0.05;         // of eps, before the first search
 
-/// To the least of the parabola along alpha.
-void move(const Formulas& formulas, LabelState& state, ActiveRow& a, const SparseRow& row, float slope) {
-  float alpha = a.curvature > 0 ? std::max(a.alpha + slope / a.curvature, 0.0F) : a.cost;
-  if (!formulas.problem.squared) alpha = std::min(alpha, a.cost);
-  formulas.add_row(state, row, a.sign * (alpha - a.alpha));
-  state.v0 += double{a.sign} * (alpha - a.alpha);
-  a.alpha = alpha;
-}
-
 }  // namespace
 
 void Descent::run(LabelState& state, DualSolution& solution) {
-  gather_rows(state);
-  order_.resize(state.active.size());
+  const bool local = gather_rows(state);
+  if (local) {
+    local_v_.resize(state.touched.size());
+    for (std::size_t k = 0; k < state.touched.size(); ++k) local_v_[k] = state.v[as_size(state.touched[k])];
+  }
+  const DualProblem& problem = formulas_.problem;
+  DualPass pass{};
+  pass.rows = rows_.data();
+  pass.v = local ? local_v_.data() : state.v.data();
+  pass.v0 = state.v0;
+  pass.constant = problem.bias * problem.bias / problem.tau;
+  pass.limit = static_cast<float>(problem.lambda);
+  pass.inverse_tau = static_cast<float>(1 / problem.tau);
+  pass.squared = problem.squared;
+  pass.beyond = std::numeric_limits<float>::infinity();
+  order_.resize(rows_.size());
   std::iota(order_.begin(), order_.end(), 0);
-  float beyond = std::numeric_limits<float>::infinity();
   for (int epoch = 0; epoch < kMostEpochs; ++epoch) {
-    const Pass seen = pass(state, beyond, solution);
-    beyond = seen.largest;
+    shuffle(state.random);
+    const auto n = static_cast<std::int64_t>(order_.size());
+    order_.resize(as_size(kernels_.descend(n, order_.data(), pass)));
+    pass.beyond = pass.largest;
+    solution.visited += n;
     ++solution.epochs;
     control_.check_in(worker_);
     // Before the first search: the primal is at least half the sum of alphas, near the optimum.
-    const double first = kFirstTolerance * formulas_.problem.eps * seen.alphas;
-    if (seen.gap <= (state.tolerance > 0 ? state.tolerance : first)) break;
+    const double first = kFirstTolerance * problem.eps * pass.alphas;
+    if (pass.gap <= (state.tolerance > 0 ? state.tolerance : first)) break;
   }
+  state.v0 = pass.v0;
+  for (std::size_t k = 0; k < rows_.size(); ++k) state.active[k].alpha = rows_[k].alpha;
+  if (local)
+    for (std::size_t k = 0; k < state.touched.size(); ++k) state.v[as_size(state.touched[k])] = local_v_[k];
+}
+
+void Descent::shuffle(Random& random) {
+  for (std::size_t n = order_.size(); n > 1; --n) std::swap(order_[n - 1], order_[random.below(n)]);
 }
 
 /// Finds the active rows, and copies them side by side where that makes them fit into cache: descent visits each
-/// some ten times, in random order, and X may be far larger.
-void Descent::gather_rows(const LabelState& state) {
-  gathered_.clear();
+/// some ten times, in random order, and X may be far larger. True if their features are places in `touched`.
+bool Descent::gather_rows(const LabelState& state) {
+  rows_.clear();
   std::int64_t total = 0;
   for (const ActiveRow& a : state.active) {
-    gathered_.push_back(formulas_.row(a.row));
-    total += gathered_.back().n;
+    const SparseRow row = formulas_.row(a.row);
+    rows_.push_back({row.indices, row.data, static_cast<std::int32_t>(row.n), a.sign, a.alpha, a.cost, a.curvature});
+    total += row.n;
   }
   const CsrView& X = formulas_.X;
-  if (total > kMostGathered || total * kGatheredShare > X.indptr[X.n_rows]) return;
+  if (total > kMostGathered || total * kGatheredShare > X.indptr[X.n_rows]) return false;
   gathered_indices_.resize(kMostGathered);
   gathered_data_.resize(kMostGathered);
-  std::int64_t end = 0;
-  for (SparseRow& row : gathered_) {
-    std::copy_n(row.indices, row.n, gathered_indices_.data() + end);
-    std::copy_n(row.data, row.n, gathered_data_.data() + end);
-    row.indices = gathered_indices_.data() + end;
-    row.data = gathered_data_.data() + end;
-    end += row.n;
+  std::int32_t* indices = gathered_indices_.data();
+  float* data = gathered_data_.data();
+  for (DualRow& row : rows_) {
+    if (formulas_.lists_features)
+      for (std::int32_t i = 0; i < row.n; ++i) indices[i] = state.touched_at[as_size(row.indices[i])];
+    else
+      std::copy_n(row.indices, row.n, indices);
+    std::copy_n(row.data, row.n, data);
+    row.indices = indices;
+    row.data = data;
+    indices += row.n;
+    data += row.n;
   }
-}
-
-/// Visits every row of order_ once. A row at its bound whose slope keeps it there by more than `beyond` leaves order_
-/// until the next search.
-Descent::Pass Descent::pass(LabelState& state, float beyond, DualSolution& solution) {
-  const bool squared = formulas_.problem.squared;
-  std::int32_t* const order = order_.data();
-  ActiveRow* const active = state.active.data();
-  Pass seen;
-  std::size_t n = order_.size();
-  for (std::size_t i = 0; i < n;) {
-    std::swap(order[i], order[i + state.random.below(n - i)]);
-    ActiveRow& a = active[order[i]];
-    const SparseRow& row = gathered_[as_size(order[i])];
-    const float violation = 1 - a.sign * formulas_.score(state, row);
-    seen.gap += formulas_.gap(violation, a);
-    ++solution.visited;
-    const float slope = squared ? violation - a.alpha / a.cost : violation;
-    const bool stays = a.alpha == 0 ? slope <= 0 : !squared && a.alpha == a.cost && slope >= 0;
-    if (stays && std::abs(slope) > beyond) {
-      order[i] = order[--n];
-      continue;
-    }
-    if (!stays) {
-      seen.largest = std::max(seen.largest, std::abs(slope));
-      move(formulas_, state, a, row, slope);
-    }
-    seen.alphas += a.alpha;
-    ++i;
-  }
-  order_.resize(n);
-  return seen;
+  return formulas_.lists_features;
 }
 
 }  // namespace umpteen::dual

@@ -19,24 +19,20 @@ class Descent {
   void run(LabelState& state, DualSolution& solution);
 
  private:
-  /// What a pass over the active set saw.
-  struct Pass {
-    double gap = 0;
-    double alphas = 0;  // their sum
-    float largest = 0;  // slope of a row that moved
-  };
-
-  void gather_rows(const LabelState& state);
-  Pass pass(LabelState& state, float beyond, DualSolution& solution);
+  bool gather_rows(const LabelState& state);
+  void shuffle(Random& random);
 
   const Formulas& formulas_;
   Control& control_;
   const int worker_;
 
+  const DualKernels& kernels_ = dual_kernels();
+
   std::vector<std::int32_t> order_;  // places in the active set
-  std::vector<SparseRow> gathered_;  // of the active set
+  std::vector<DualRow> rows_;        // of the active set
   AlignedVector<std::int32_t> gathered_indices_;
   Floats gathered_data_;
+  Floats local_v_;  // v of the touched features
 };
 
 }  // namespace umpteen::dual

@@ -52,7 +52,7 @@ class Formulas {
   /// What the constant feature adds to each score.
   float offset(const LabelState& state) const {
     if (state.phase == Phase::kNearest) return 0;
-    return static_cast<float>(state.v0 * problem.bias * problem.bias / problem.tau);
+    return static_cast<float>(state.v0 * (problem.bias * problem.bias / problem.tau));
   }
   float weight(const LabelState& state, std::size_t f) const {
     return state.phase == Phase::kNearest ? state.v[f] : soften(state.v[f], limit_) * inverse_tau_;

@@ -36,7 +36,7 @@ struct LabelState {
   Floats v;          // the sum of alpha_i s_i x_i; in the phase kNearest, the mean of the label's rows
   double v0 = 0;     // the sum of alpha_i s_i
   std::vector<std::int32_t> touched;     // features where v may differ from 0, if those are listed
-  std::vector<std::uint8_t> is_touched;  // by feature, if they are listed
+  std::vector<std::int32_t> touched_at;  // by feature, if they are listed: the place in touched, or -1
   std::vector<ActiveRow> active;
   double tolerance = 0;  // the gap on the active set at which descent may stop; 0 before the first search
   double shift = 0;      // added to the bias that follows from the alphas

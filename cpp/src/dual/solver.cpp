@@ -39,7 +39,7 @@ LabelState* Solver::take_state() {
   if (free_.empty()) {
     states_.push_back(std::make_unique<LabelState>());
     states_.back()->v.assign(as_size(problem_.X.n_cols), 0.0F);
-    if (formulas_.lists_features) states_.back()->is_touched.assign(as_size(problem_.X.n_cols), 0);
+    if (formulas_.lists_features) states_.back()->touched_at.assign(as_size(problem_.X.n_cols), -1);
     free_.push_back(states_.back().get());
   }
   LabelState* state = free_.back();
@@ -91,8 +91,8 @@ void Solver::activate(LabelState& state, std::int32_t row, float sign, float tim
   if (!formulas_.lists_features) return;
   const CsrView& X = problem_.X;
   for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i)
-    if (!state.is_touched[as_size(X.indices[i])]) {
-      state.is_touched[as_size(X.indices[i])] = 1;
+    if (state.touched_at[as_size(X.indices[i])] < 0) {
+      state.touched_at[as_size(X.indices[i])] = static_cast<std::int32_t>(state.touched.size());
       state.touched.push_back(X.indices[i]);
     }
 }
@@ -238,7 +238,7 @@ void Solver::finish(LabelState& state, DualSolution& solution) {
   write_weights(state, solution);
   write_alphas(state, solution);
   clear(state);
-  for (const std::int32_t f : state.touched) state.is_touched[as_size(f)] = 0;
+  for (const std::int32_t f : state.touched) state.touched_at[as_size(f)] = -1;
   state.touched.clear();
 }
 
