@@ -14,10 +14,17 @@ constexpr std::int64_t kPanelRatio = 24;
 constexpr std::int64_t kLargePanelRatio = 6;
 constexpr std::int64_t kLargePanelAbove = 16384;
 
-// Columns whose weights are too small to lift any row this share of the way from the bias to a hit are left
-// out. What they add is bounded by a little more: rounding is far less than the hundredth.
-constexpr float kLeftOutShare = 0.5F;
-constexpr float kLeftOutBound = 0.51F;
+// The columns left out may lift a row this share of the way from the bias to its margin; rounding adds far less than
+// a thousandth.
+constexpr float kLeftOutShare = 0.6F;
+constexpr float kSlack = 1.001F;
+
+// What scoring a row again costs, in entries read down a column: for the row, and for each of its features.
+constexpr std::int64_t kEntriesPerRow = 8;
+constexpr std::int64_t kEntriesPerFeature = 2;
+
+// Where more than one entry for so many rows is read, looking at all scores is faster than listing those reached.
+constexpr std::int64_t kRowsPerEntry = 8;
 
 // Shares of the gap that is small enough: what a shift of the bias may cost; what unreached rows may cost unseen; and
 // below what the end may be near.
@@ -29,29 +36,49 @@ constexpr std::int64_t kLeastPicked = 100;  // rows that no column reached, look
 
 }  // namespace
 
-/// A column cannot make a row a hit if it only lowers scores; nor if its weight is so small that a row with none but
-/// such features, even the longest, is lifted no more than half the way from the bias to a hit.
 void ColumnSearch::plan(const LabelState& state, std::vector<std::int32_t>& features) {
   planned_entries_ = 0;
   hit_above_ = formulas_.hit_above(state, features);
   left_out_ = 0;
+  is_dense_ = false;
   lowering_.clear();
   if (state.phase == Phase::kSampled) return;
   const FeatureColumns& columns = formulas_.columns;
-  const float way = hit_above_ - formulas_.offset(state);
-  const float small = way > 0 && columns.longest > 0 ? kLeftOutShare * way / columns.longest : 0.0F;
   std::erase_if(features, [&](std::int32_t f) {
-    const float w = formulas_.weight(state, as_size(f));
     const bool raises =
-        (columns.signs[as_size(f)] & (w > 0 ? FeatureColumns::kHasPositive : FeatureColumns::kHasNegative)) != 0;
-    if (raises && std::abs(w) > small) {
-      planned_entries_ += columns.size(as_size(f));
-      return false;
-    }
-    if (raises) left_out_ = kLeftOutBound * way;
-    lowering_.push_back(f);
-    return true;
+        (columns.signs[as_size(f)] & (formulas_.weight(state, as_size(f)) > 0 ? FeatureColumns::kHasPositive
+                                                                              : FeatureColumns::kHasNegative)) != 0;
+    if (!raises) lowering_.push_back(f);
+    return !raises;
   });
+  const float way = hit_above_ - formulas_.offset(state);
+  if (way > 0 && columns.longest > 0) leave_out(state, way, features);
+  for (const std::int32_t f : features) planned_entries_ += columns.size(as_size(f));
+  is_dense_ = planned_entries_ * kRowsPerEntry > formulas_.X.n_rows;
+}
+
+/// Leaves out the columns with most entries for their weight.
+void ColumnSearch::leave_out(const LabelState& state, float way, std::vector<std::int32_t>& features) {
+  const FeatureColumns& columns = formulas_.columns;
+  by_worth_.clear();
+  for (const std::int32_t f : features) {
+    const float w = formulas_.weight(state, as_size(f));
+    by_worth_.emplace_back(w * w / static_cast<float>(columns.size(as_size(f))), f);
+  }
+  std::sort(by_worth_.begin(), by_worth_.end());
+  const double most = std::pow(double{kLeftOutShare} * way / columns.longest, 2);
+  double squared = 0;
+  std::size_t n = 0;
+  for (; n < by_worth_.size(); ++n) {
+    const double w = formulas_.weight(state, as_size(by_worth_[n].second));
+    if (squared + w * w > most) break;
+    squared += w * w;
+    lowering_.push_back(by_worth_[n].second);
+  }
+  if (n == 0) return;
+  left_out_ = kSlack * columns.longest * static_cast<float>(std::sqrt(squared));
+  features.clear();
+  for (; n < by_worth_.size(); ++n) features.push_back(by_worth_[n].second);
 }
 
 bool ColumnSearch::panel_is_cheaper() const {
@@ -66,17 +93,20 @@ void ColumnSearch::run(LabelState& state, std::vector<std::int32_t>& features, D
   const float b = formulas_.offset(state);
   const bool exact = state.phase == Phase::kExact;
   read_features(state, features, solution);
-  bool complete = !exact && left_out_ == 0;
+  // Rows near the mean: by the columns that were read, which are those of rarer features.
+  if (!exact) left_out_ = 0;
+  bool complete = !exact;
   if (exact && b > hit_above_ && look_beyond(state, b, solution)) complete = true;
+  if (!complete && columns_are_cheaper(b)) {
+    read_others(state, solution);
+    complete = true;
+  }
   collect_hits(state, b, complete);
   if (complete && state.phase != Phase::kNearest && b > hit_above_) {
     estimate_unreached(state, b);
     state.unreached_loss = state.unreached_bound;
   }
-  for (const std::int32_t row : reached_) {
-    is_reached_[as_size(row)] = 0;
-    scores_[as_size(row)] = 0;
-  }
+  clear_scores();
 }
 
 void ColumnSearch::read_features(LabelState& state, std::vector<std::int32_t>& features, DualSolution& solution) {
@@ -99,6 +129,8 @@ void ColumnSearch::read_column(const LabelState& state, std::int32_t feature, fl
   std::uint8_t* const is_reached = is_reached_.data();
   float* const scores = scores_.data();
   std::int64_t i = begin;
+  if (is_dense_)
+    for (; i < end; ++i) scores[rows[i]] += w * values[i];
   for (; i < end; ++i) {
     const float x = values[i];
     if (std::abs(x) < least) break;
@@ -151,17 +183,69 @@ bool ColumnSearch::look_beyond(LabelState& state, float b, DualSolution& solutio
   const bool near_the_end =
       !leave && state.unreached_bound > kNegligible * enough && state.unreached_loss <= kNearTheEnd * enough;
   if (!count_all && !near_the_end) return false;
-  for (const std::int32_t f : lowering_) read_column(state, f, formulas_.weight(state, as_size(f)), solution);
+  read_others(state, solution);
   return true;
+}
+
+/// Reads the columns that the plan left out, so that all scores are complete.
+void ColumnSearch::read_others(const LabelState& state, DualSolution& solution) {
+  std::int64_t entries = 0;
+  for (const std::int32_t f : lowering_) entries += formulas_.columns.size(as_size(f));
+  is_dense_ = is_dense_ || entries * kRowsPerEntry > formulas_.X.n_rows;
+  for (const std::int32_t f : lowering_) read_column(state, f, formulas_.weight(state, as_size(f)), solution);
+  left_out_ = 0;
+}
+
+/// Whether to complete the scores of all rows costs less than to score those again that may be hits.
+bool ColumnSearch::columns_are_cheaper(float b) {
+  const CsrView& X = formulas_.X;
+  const std::int64_t per_row = kEntriesPerRow + kEntriesPerFeature * (X.indptr[X.n_rows] / X.n_rows);
+  std::int64_t entries = 0;
+  for (const std::int32_t f : lowering_) entries += formulas_.columns.size(as_size(f));
+  std::int64_t n = 0;
+  visit_candidates(b, [&](std::int32_t, float) { ++n; });
+  return n * per_row > entries;
+}
+
+/// Calls visit(row, score) for reached rows that may be hits; the score is without the bias.
+template <typename Visit>
+void ColumnSearch::visit_candidates(float b, const Visit& visit) {
+  const float limit = hit_above_ - b - left_out_;
+  if (!is_dense_) {
+    for (const std::int32_t row : reached_)
+      if (scores_[as_size(row)] > limit) visit(row, scores_[as_size(row)]);
+    return;
+  }
+  const std::int64_t n_rows = formulas_.X.n_rows;
+  for (std::int64_t begin = 0; begin < n_rows; begin += kRowsPerBlock) {
+    const float* scores = scores_.data() + begin;
+    const std::int64_t n = kernels_.find_above(scores, std::min(kRowsPerBlock, n_rows - begin), limit, found_.data());
+    for (std::int64_t k = 0; k < n; ++k) {
+      const std::int32_t at = found_[as_size(k)];
+      if (scores[at] != 0) visit(static_cast<std::int32_t>(begin) + at, scores[at]);
+    }
+  }
 }
 
 /// If not all columns were read, rows that may be hits are scored again.
 void ColumnSearch::collect_hits(LabelState& state, float b, bool complete) {
-  for (const std::int32_t row : reached_) {
-    float s = scores_[as_size(row)] + b;
-    if (s + left_out_ > hit_above_ && !complete) s = formulas_.score(state, row);
+  visit_candidates(b, [&](std::int32_t row, float score) {
+    const float s = complete ? score + b : formulas_.score(state, row);
     if (s > hit_above_) state.hits.push_back({row, s});
+  });
+}
+
+void ColumnSearch::clear_scores() {
+  if (is_dense_) std::fill(scores_.begin(), scores_.end(), 0.0F);
+  for (const std::int32_t row : reached_) {
+    is_reached_[as_size(row)] = 0;
+    scores_[as_size(row)] = 0;
   }
+}
+
+std::int64_t ColumnSearch::count_reached() const {
+  if (!is_dense_) return static_cast<std::int64_t>(reached_.size());
+  return formulas_.X.n_rows - std::count(scores_.begin(), scores_.end(), 0.0F);
 }
 
 /// Whether the bias is so little above -1 that lowering it costs the gap less than looking at rows would be worth:
@@ -177,8 +261,8 @@ bool ColumnSearch::shift_is_cheap(const LabelState& state, float b, double enoug
 /// Bounds what unreached rows may cost by their summed costs, and estimates it by looking at some. The violators
 /// among those are kept.
 void ColumnSearch::estimate_unreached(LabelState& state, float b) {
-  state.n_unreached = formulas_.X.n_rows - static_cast<std::int64_t>(reached_.size());
-  for (const ActiveRow& a : state.active) state.n_unreached -= is_reached_[as_size(a.row)] ? 0 : 1;
+  state.n_unreached = formulas_.X.n_rows - count_reached();
+  for (const ActiveRow& a : state.active) state.n_unreached -= is_reached(a.row) ? 0 : 1;
   state.unreached.clear();
   state.unreached_loss = 0;
   const double cost = weigh_unreached(state);
@@ -199,9 +283,9 @@ void ColumnSearch::estimate_unreached(LabelState& state, float b) {
 /// The summed costs of the rows that no column reached and that are not active.
 double ColumnSearch::weigh_unreached(const LabelState& state) const {
   if (formulas_.problem.row_cost == nullptr) return static_cast<double>(state.n_unreached);
-  double sum = formulas_.total_cost;
-  for (const std::int32_t row : reached_) sum -= formulas_.row_cost(row);
-  for (const ActiveRow& a : state.active) sum -= is_reached_[as_size(a.row)] ? 0 : formulas_.row_cost(a.row);
+  double sum = 0;
+  for (std::int32_t row = 0; row < formulas_.X.n_rows; ++row) sum += is_reached(row) ? 0 : formulas_.row_cost(row);
+  for (const ActiveRow& a : state.active) sum -= is_reached(a.row) ? 0 : formulas_.row_cost(a.row);
   return std::max(sum, 0.0);
 }
 
@@ -212,7 +296,7 @@ void ColumnSearch::pick_unreached(LabelState& state) {
   const auto most = kLeastPicked + static_cast<std::int64_t>(state.active.size());
   const auto pick = [&](std::int64_t step) {
     for (auto row = static_cast<std::int64_t>(state.random.below(as_size(step))); row < n_rows; row += step)
-      if (!is_reached_[as_size(row)] && !is_marked_[as_size(row)])
+      if (!is_reached(static_cast<std::int32_t>(row)) && !is_marked_[as_size(row)])
         state.unreached.push_back(static_cast<std::int32_t>(row));
   };
   pick(std::max<std::int64_t>(n_rows / most, 1));

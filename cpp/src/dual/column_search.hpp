@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "formulas.hpp"
@@ -9,6 +10,11 @@
 namespace umpteen::dual {
 
 /// A search for one label down the columns of the features in w.
+///
+/// As in a search engine, columns that cannot lift a row from the bias to its margin need not be read: not those that
+/// lower scores, nor a set of frequent features whose weights together are short. By Cauchy and Schwarz they add no
+/// more to a score than the length of their weights times that of the row. Rows that the other columns lift far
+/// enough are scored in full.
 ///
 /// Most rows without a feature that raises scores need no look: at a bias below -1 they violate nothing. Above it
 /// each is taken for an empty row where that costs little; else some are looked at, and where those suggest that the
@@ -22,6 +28,7 @@ class ColumnSearch {
         control_(control),
         worker_(worker),
         is_reached_(as_size(formulas.X.n_rows), 0),
+        found_(kRowsPerBlock + 16),
         scores_(as_size(formulas.X.n_rows), 0.0F) {}
 
   /// Decides which columns to read. Removes from `features`, those of w, all that cannot make a row a hit.
@@ -33,31 +40,47 @@ class ColumnSearch {
   void run(LabelState& state, std::vector<std::int32_t>& features, DualSolution& solution);
 
  private:
+  static constexpr std::int64_t kRowsPerBlock = 4096;  // of a look at all scores
+
+  void leave_out(const LabelState& state, float way, std::vector<std::int32_t>& features);
   void read_features(LabelState& state, std::vector<std::int32_t>& features, DualSolution& solution);
   void read_column(const LabelState& state, std::int32_t feature, float w, DualSolution& solution);
   void sample_features(LabelState& state, std::vector<std::int32_t>& features);
   bool look_beyond(LabelState& state, float b, DualSolution& solution);
+  void read_others(const LabelState& state, DualSolution& solution);
+  bool columns_are_cheaper(float b);
+  template <typename Visit>
+  void visit_candidates(float b, const Visit& visit);
+  std::int64_t count_reached() const;
+  bool is_reached(std::int32_t row) const {
+    return is_dense_ ? scores_[as_size(row)] != 0 : is_reached_[as_size(row)] != 0;
+  }
   void collect_hits(LabelState& state, float b, bool complete);
+  void clear_scores();
   bool shift_is_cheap(const LabelState& state, float b, double enough) const;
   void estimate_unreached(LabelState& state, float b);
   double weigh_unreached(const LabelState& state) const;
   void pick_unreached(LabelState& state);
 
   const Formulas& formulas_;
+  const NewtonKernels& kernels_ = newton_kernels();
   std::vector<std::uint8_t>& is_marked_;  // by row
   Control& control_;
   const int worker_;
 
   // the plan
-  float hit_above_ = 0;                 // the least score that makes a row a hit
+  float hit_above_ = 0;                 // the score that makes a row a hit
   float left_out_ = 0;                  // what columns that are not read may add to a score at most
   std::int64_t planned_entries_ = 0;    // of the columns to read
-  std::vector<std::int32_t> lowering_;  // features of w that cannot make a row a hit
+  std::vector<std::int32_t> lowering_;  // features of w that are not read
+  bool is_dense_ = false;  // many entries: rows are reached where their score is not 0, and none is listed
+  std::vector<std::pair<float, std::int32_t>> by_worth_;
 
   // the current search
   std::vector<std::int32_t> reached_;  // rows in a column that was read
   std::vector<std::uint8_t> is_reached_;
-  Floats scores_;
+  std::vector<std::int32_t> found_;
+  Floats scores_;  // all 0 between calls
   std::vector<double> cumulative_;
   std::vector<std::int32_t> drawn_;
   std::vector<float> sampled_weights_;

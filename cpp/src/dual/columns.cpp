@@ -16,7 +16,6 @@ void fill_columns(const CsrView& X, FeatureColumns& columns) {
   std::vector<std::int64_t> ends(columns.indptr.begin(), columns.indptr.end() - 1);
   for (std::int64_t row = 0; row < X.n_rows; ++row) {
     double squared = 0;
-    double absolute = 0;
     for (std::int64_t i = X.indptr[row]; i < X.indptr[row + 1]; ++i) {
       const std::int64_t at = ends[as_size(X.indices[i])]++;
       columns.rows[as_size(at)] = static_cast<std::int32_t>(row);
@@ -24,10 +23,9 @@ void fill_columns(const CsrView& X, FeatureColumns& columns) {
       columns.signs[as_size(X.indices[i])] |=
           X.data[i] > 0 ? FeatureColumns::kHasPositive : FeatureColumns::kHasNegative;
       squared += double{X.data[i]} * X.data[i];
-      absolute += std::abs(double{X.data[i]});
     }
     columns.squared[as_size(row)] = static_cast<float>(squared);
-    columns.longest = std::max(columns.longest, static_cast<float>(absolute));
+    columns.longest = std::max(columns.longest, static_cast<float>(std::sqrt(squared)));
   }
 }
 

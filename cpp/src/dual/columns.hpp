@@ -15,7 +15,7 @@ struct FeatureColumns {
   Floats values;
   std::vector<std::uint8_t> signs;  // n_cols: kHasPositive, kHasNegative, or both
   Floats squared;                   // n_rows: squared lengths
-  float longest = 0;                // the largest sum of |x| of a row
+  float longest = 0;                // the largest length of a row
 
   static constexpr std::uint8_t kHasPositive = 1;
   static constexpr std::uint8_t kHasNegative = 2;
