@@ -164,6 +164,7 @@ def test_reliability():
         ({"scores": np.array([0, np.nan], np.float32)}, {}),
         ({"probabilities": np.array([0.5, 1.5], np.float32)}, {}),
         ({"probabilities": np.array([0.5], np.float32)}, {}),
+        ({"probabilities": np.array([np.inf, np.inf], np.float32)}, {}),
         ({}, {"threshold": 2.0}),
         ({}, {"threshold": None}),
     ],

@@ -54,7 +54,7 @@ def test_ctrl_c_stops_real_training_within_a_second(cls):
     code = f"""
 import numpy as np, scipy.sparse as sp, umpteen
 rng = np.random.default_rng(0)
-n, d, l = 30_000, 2_000, 400
+n, d, l = {120_000 if cls is umpteen.Centroid else 30_000}, 2_000, 400
 values = rng.random(n * 200, dtype=np.float32)
 X = sp.csr_matrix((values, rng.integers(0, d, n * 200), np.arange(0, n * 200 + 1, 200)), (n, d))
 Y = sp.csr_matrix((np.ones(n * 40), rng.integers(0, l, n * 40), np.arange(0, n * 40 + 1, 40)), (n, l))

@@ -122,7 +122,8 @@ def test_the_example_is_built_installed_and_used_in_an_environment_of_its_own(tm
 
 def make_environment(place: Path) -> str:
     """A new environment that sees what this one has, our own package too, but not the other way round."""
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    # Without a pip of its own it has no old setuptools of its own either, which could not build a wheel.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     python = str(place / "bin" / "python")
     packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     seen = [*site.getsitepackages(), sysconfig.get_path("platlib")]

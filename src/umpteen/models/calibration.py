@@ -129,7 +129,7 @@ class Calibration:
         curve = cls(arrays[0], arrays[1], threshold, arrays[2], n_rows, support)
         sound = (
             len(curve.scores) == len(curve.probabilities) > 0
-            and bool(np.isfinite(curve.scores).all())
+            and all(bool(np.isfinite(values).all()) for values in (curve.scores, curve.probabilities))
             and bool((np.diff(curve.scores) > 0).all())
             and bool((np.diff(curve.probabilities) >= 0).all())
             and curve.probabilities[0] >= 0
