@@ -265,9 +265,7 @@ class TfidfUnion(Parameters):
             raise ParamError(f"parts must be a list of 1 to {MOST_PARTS} names or Tfidf, but is {parts!r:.100}")
         made = []
         for part in parts:
-            if isinstance(part, str) and part not in NAMED:
-                raise ParamError(f"a part must be a Tfidf or one of {', '.join(NAMED)}, but is {part!r}")
-            if not isinstance(part, (str, Tfidf)):
+            if not isinstance(part, Tfidf) and not (isinstance(part, str) and part in NAMED):
                 raise ParamError(f"a part must be a Tfidf or one of {', '.join(NAMED)}, but is {part!r:.100}")
             params = NAMED[part] if isinstance(part, str) else part.get_params()
             made.append(Tfidf(**params | {"threads": self.threads}))
