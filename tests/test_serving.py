@@ -340,7 +340,7 @@ def test_facts(client, models):
             {"documents": [{"txt": "a"}]},
             422,
             "invalid_request",
-            "no field 'txt' in documents[0]; there are text, features, document_id",
+            "no field 'txt' in documents[0]; there are text, record, features, document_id",
         ),
         ("suggest", {"text": "a" * 200_001}, 413, "text_too_long", "200000"),
         ("suggest", {"text": "a" * 4_000_001}, 413, "too_large", "4000000 bytes"),

@@ -20,6 +20,7 @@ from umpteen.serving.counts import REASONS, Counts
 from umpteen.serving.gate import OTHER, Answer, Endpoint, Gate
 from umpteen.serving.openapi import describe_api
 from umpteen.serving.problems import Problem, log
+from umpteen.serving.records import join_record
 from umpteen.serving.reference import render_reference
 from umpteen.serving.served import OpenModel, Served, SuggestJob, find
 from umpteen.serving.settings import Settings
@@ -49,7 +50,7 @@ class Api:
         self.connections: Callable[[], int] = lambda: 0  # how many are open; set by the server
         self._arriving: dict[asyncio.Task[Any], float] = {}  # requests being read, and their deadlines
         self._files = _read_page()
-        document = describe_api(settings, {served.model.takes for served in models.values()}, private=private)
+        document = describe_api(settings, [served.model for served in models.values()], private=private)
         self._openapi = msgspec.json.encode(document)
         self._reference = render_reference(document)
 
@@ -59,7 +60,7 @@ class Api:
         ask = await self._read(request, _SUGGEST)
         served = find(self.models, ask.model)
         self._check_top_k(ask)
-        self._check_text(ask.text)
+        self._take_text(ask, served)
         return _answer(await served.suggestions.submit(SuggestJob(ask, [ask], batch=False)))
 
     async def suggest_batch(self, request: Request) -> Answer:
@@ -71,14 +72,14 @@ class Api:
             message = f"there must be at most {self.settings.max_documents} documents, but there are {n}"
             raise Problem(413, "too_many_documents", message, field="documents")
         for i, document in enumerate(ask.documents):
-            self._check_text(document.text, f"documents[{i}].text")
+            self._take_text(document, served, f"documents[{i}].")
         if n == 0:
             return Answer(b"[]", version=served.model.version)
         return _answer(await served.suggestions.submit(SuggestJob(ask, ask.documents, batch=True), n))
 
     async def explain(self, request: Request) -> Answer:
         ask = await self._read(request, _EXPLAIN)
-        self._check_text(ask.text)
+        self._take_text(ask, find(self.models, ask.model))
         return await self._question(ask.model, lambda model: model.explain(ask))
 
     # --- about the models ---------------------------------------------------------------------------------------
@@ -208,6 +209,12 @@ class Api:
         if isinstance(ask.top_k, int) and ask.top_k > self.settings.max_top_k:
             message = f"top_k must be at most {self.settings.max_top_k}, but is {str(ask.top_k)[:50]}"
             raise Problem(422, "invalid_request", message, field="top_k")
+
+    def _take_text(self, document: Any, served: Served, place: str = "") -> None:
+        """Makes the record of a document its text, and checks how long that is."""
+        if document.record is not UNSET:
+            document.text = join_record(document, served.model.fields, self.settings.max_characters, place)
+        self._check_text(document.text, f"{place}text")
 
     def _check_text(self, text: Any, field: str = "text") -> None:
         if text is not UNSET and len(text) > self.settings.max_characters:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from umpteen import __version__
 from umpteen.serving import schema
+from umpteen.serving.served import OpenModel
 from umpteen.serving.settings import Settings
 
 _REFUSALS = {
@@ -38,18 +39,19 @@ _TYPES = (
 )  # fmt: skip
 
 
-def describe_api(settings: Settings, inputs: Collection[str], *, private: bool) -> dict[str, Any]:
+def describe_api(settings: Settings, models: Sequence[OpenModel], *, private: bool) -> dict[str, Any]:
     """The document of a server with these settings.
 
     Parameters
     ----------
-    inputs
-        What its models take: "text", "features", or both.
+    models
+        Those it serves.
     private
         Whether it requires a token.
     """
     _, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
-    _write_limits(components, settings, inputs)
+    _write_limits(components, settings)
+    _write_inputs(components, models)
     document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -120,20 +122,32 @@ def _describe_paths(example: str) -> dict[str, Any]:
     return paths
 
 
-def _write_limits(components: dict[str, Any], settings: Settings, inputs: Collection[str]) -> None:
-    """Adds what the types cannot express: this server's limits, and that text and features exclude each other."""
+def _write_inputs(components: dict[str, Any], models: Sequence[OpenModel]) -> None:
+    """Adds what the models take, text, record or features, and that these exclude each other."""
+    known = [model.fields for model in models if model.fields is not None]
+    inputs = sorted({model.takes for model in models}) + (["record"] if known else [])
+    for name in ("SuggestRequest", "ExplainRequest", "Document"):
+        properties = components[name]["properties"]
+        for other in {"text", "record", "features"} - set(inputs):
+            del properties[other]
+        if len(inputs) > 1:
+            components[name]["oneOf"] = [{"required": [each]} for each in inputs]
+        else:
+            components[name].setdefault("required", []).extend(inputs)
+        if len(known) == 1:
+            texts = list(known[0].texts)
+            value = {"type": "string"} if len(texts) == 1 else {"type": ["string", "null"]}
+            properties["record"] |= {"properties": dict.fromkeys(texts, value), "required": texts}
+
+
+def _write_limits(components: dict[str, Any], settings: Settings) -> None:
+    """Adds this server's limits, which the types cannot express."""
     for name in ("SuggestRequest", "ExplainRequest", "Document"):
         properties = components[name]["properties"]
         properties["text"]["maxLength"] = settings.max_characters
         for kind in properties["features"]["anyOf"]:
             if kind.get("type") == "object":
                 kind["propertyNames"] = {"pattern": "^(0|[1-9][0-9]{0,8})$"}
-        if len(inputs) > 1:
-            components[name]["oneOf"] = [{"required": ["text"]}, {"required": ["features"]}]
-        else:
-            components[name].setdefault("required", []).extend(inputs)
-            for other in {"text", "features"} - set(inputs):
-                del properties[other]
     components["BatchRequest"]["properties"]["documents"]["maxItems"] = settings.max_documents
     for name in ("SuggestRequest", "BatchRequest"):
         top_k = components[name]["properties"]["top_k"]

@@ -26,6 +26,16 @@ FeaturesField = (
     ]
     | UnsetType
 )
+RecordField = (
+    Annotated[
+        dict[str, str | None],
+        Meta(
+            description="The fields of a record instead of a text, for models that remember the columns they were "
+            "trained on; /v1/models names them. Other fields are ignored."
+        ),
+    ]
+    | UnsetType
+)
 ModelField = Annotated[str, Meta(description="Id of the model; by default the server's first.")] | None
 
 
@@ -35,9 +45,10 @@ NoteField = Annotated[str, Meta(description="Why a text got no label.")] | Unset
 
 
 class Document(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A text, or a row of numbers for a model trained on numbers."""
+    """A text, a record, or a row of numbers for a model trained on numbers."""
 
     text: TextField = UNSET
+    record: RecordField = UNSET
     features: FeaturesField = UNSET
     document_id: Annotated[str, Meta(description="Returned with the results.")] | None = None
 
@@ -82,6 +93,7 @@ class SuggestOptions(Struct, forbid_unknown_fields=True, kw_only=True):
 
 class SuggestRequest(SuggestOptions, forbid_unknown_fields=True, kw_only=True):
     text: TextField = UNSET
+    record: RecordField = UNSET
     features: FeaturesField = UNSET
 
 
@@ -92,6 +104,7 @@ class BatchRequest(SuggestOptions, forbid_unknown_fields=True, kw_only=True):
 class ExplainRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     model: ModelField = None
     text: TextField = UNSET
+    record: RecordField = UNSET
     features: FeaturesField = UNSET
     label: Annotated[str, Meta(description="By default the label ranked first.")] | None = None
 
@@ -134,7 +147,7 @@ class AccountLine(Struct):
     kind: Annotated[str, Meta(description='"word", "rest" (all other words), "base" or "sum".')]
 
 
-class ExplainResponse(Struct):
+class ExplainResponse(Struct, omit_defaults=True):
     label: str
     label_id: int
     score: Annotated[float, Meta(description="In [0, 1], as in suggestions.")]
@@ -151,6 +164,10 @@ class ExplainResponse(Struct):
     unknown: Annotated[list[str], Meta(description="Words that the model does not know.")]
     votes: Annotated[list[dict[str, Any]], Meta(description="Trees or neighbours that voted, strongest first.")]
     note: Annotated[str, Meta(description="The votes in a few words; empty if nothing votes.")]
+    text: (
+        Annotated[str, Meta(description="What the places of spans refer to: the fields of the record, joined.")]
+        | UnsetType
+    ) = UNSET
 
 
 class LabelHit(Struct):
@@ -175,6 +192,12 @@ class ModelSummary(Struct):
     modification_time: str
     version: Annotated[str, Meta(description="A hash of the model; every answer has it as X-Model-Version.")]
     directory: Annotated[str, Meta(description="Name of the directory it was opened from.")]
+    fields: (
+        Annotated[
+            list[str], Meta(description="Fields of a record, as far as the model knows them; title^2 counts twice.")
+        ]
+        | None
+    )
 
 
 class Limits(Struct):

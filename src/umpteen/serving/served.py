@@ -106,6 +106,8 @@ class OpenModel:
         self._threads = threads
         self._pace = Pace()
         self.tagger: Tagger | None = loaded if isinstance(loaded, Tagger) and loaded.features_ is not None else None
+        #: The columns that texts come from, where the model knows them.
+        self.fields = None if self.tagger is None or self.tagger.fields_ is None else self.tagger.fields_.unlabelled()
         self.takes = "text" if self.tagger is not None else "features"
         self.label, self._begin = _namers(self.model.label_names)
         self._metrics = read_metrics(self._reader)
@@ -232,7 +234,7 @@ class OpenModel:
         if self.tagger is not None:
             texts = [document.text for document in documents]
             if UNSET in texts:
-                raise DataError("this model needs a text, but a document has none")
+                raise DataError("this model needs a text or a record, but a document has neither")
             if any(document.features is not UNSET for document in documents):
                 raise DataError("this model needs a text, but a document has features")
             many = sum(map(len, texts)) > _MANY_CHARACTERS
@@ -277,6 +279,7 @@ class OpenModel:
                 unknown=unknown,
                 votes=found.votes,
                 note=found.note,
+                text=UNSET if ask.record is UNSET else ask.text,
             )
         )
 
@@ -320,6 +323,7 @@ class OpenModel:
             "modification_time": self._changed,
             "version": self.version,
             "directory": self._directory,
+            "fields": None if self.fields is None else self.fields.text_names(),
         }
 
     def facts(self, model_id: str) -> bytes:

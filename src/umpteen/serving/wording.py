@@ -14,6 +14,7 @@ _LABELS = "a list of label names"
 #: What each field must be.
 RULES = {
     "text": "a string",
+    "record": "an object of texts by field",
     "features": "an object of numbers by feature id, or a list of numbers",
     "documents": "a list of objects",
     "document_id": "a string",
@@ -26,6 +27,7 @@ RULES = {
     "include": _LABELS,
     "documents[]": "an object",
     "features[]": "a number",
+    "record[]": "a string or null",
     "exclude[]": "a label's name, as a string",
     "include[]": "a label's name, as a string",
 }
@@ -85,7 +87,7 @@ def _unknown(name: str, path: str, known: Sequence[str]) -> Fault:
 
 
 def _rule(path: str) -> str:
-    last = re.sub(r"\[[^\]]*\]$", "[]", path.rpartition(".")[2])
+    last = re.sub(r"\[[^\]]*\]$", "[]", path).rpartition(".")[2]  # msgspec writes [...] for the keys of an object
     return RULES.get(last, "of another type")
 
 

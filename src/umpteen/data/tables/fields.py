@@ -78,6 +78,10 @@ class Fields:
         """All columns, each once."""
         return list(dict.fromkeys([*self.texts, *(self.labels or ()), *(() if self.id is None else (self.id,))]))
 
+    def text_names(self) -> list[str]:
+        """The columns with text as a user names them, with their weights."""
+        return [name if weight == 1 else f"{name}^{weight}" for name, weight in self.texts.items()]
+
     def unlabelled(self) -> Fields:
         """The same for a table without labels."""
         return replace(self, labels=None)
@@ -109,8 +113,7 @@ class Fields:
         return found
 
     def __str__(self) -> str:
-        shown = [name if weight == 1 else f"{name}^{weight}" for name, weight in self.texts.items()]
-        parts = [f"text from {' and '.join(shown)}"]
+        parts = [f"text from {' and '.join(self.text_names())}"]
         if self.labels is not None:
             between = "" if self.delimiter is None else f", separated by {self.delimiter!r}"
             parts.append(f"labels from {' and '.join(self.labels)}{between}")
