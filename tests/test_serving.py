@@ -638,7 +638,10 @@ def test_schemathesis_finds_nothing(models, model):
         schema = schemathesis.openapi.from_url(f"{address}/openapi.json", config=config)
         for found in schema.get_all_operations():
             for mode in schemathesis.GenerationMode:
-                check_operation(found.ok(), mode, excluded, 15 if model == "tags" else 5)
+                operation = found.ok()
+                # Not every text is a table.
+                more = [positive_data_acceptance] if operation.path == "/v1/label-table" else []
+                check_operation(operation, mode, [*excluded, *more], 15 if model == "tags" else 5)
 
 
 def check_operation(operation, mode, excluded, n) -> None:

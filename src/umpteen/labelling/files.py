@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from umpteen.data.files import COMPRESSED_SUFFIXES, PathLike
 from umpteen.data.tables.fields import Fields
@@ -15,41 +12,17 @@ from umpteen.data.tables.lines import STANDARD_INPUT
 from umpteen.data.tables.reading import Row, Table, format_of_table, open_table
 from umpteen.data.tables.writing import CONTINUABLE, WRITABLE, TableWriter, make_writer
 from umpteen.errors import DataError, ParamError, UmpteenError
-from umpteen.labelling.answers import DEFAULT_WIDTH, Answers
+from umpteen.labelling.answers import Answers
+from umpteen.labelling.labeller import Labelled, Labeller
 from umpteen.labelling.target import Target, describe_input
 from umpteen.tagger import Tagger
 
 #: Rows, and characters of their texts, that are labelled together.
 _ROWS = 8192
 _CHARACTERS = 1 << 23
-#: Words that explain a label.
-_REASONS = 3
 
 #: Called with the rows done, and the share of the input that was read where that is known.
 Progress = Callable[[int, float | None], None]
-
-
-@dataclass
-class Labelled:
-    """What was done.
-
-    Attributes
-    ----------
-    n_rows, n_labels
-        Rows of the table, and labels they were given, in this run.
-    n_without
-        Rows that got no label.
-    n_cut
-        Rows with more labels than there are columns for them.
-    continued_at
-        Rows that an earlier run had done.
-    """
-
-    n_rows: int = 0
-    n_labels: int = 0
-    n_without: int = 0
-    n_cut: int = 0
-    continued_at: int = 0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -205,14 +178,12 @@ class _Work:
         how: dict[str, Any],
         explain: bool,
     ) -> None:
-        self.tagger, self.table, self.fields, self.format = tagger, table, fields, format
-        self.how, self.explain = how, explain
-        self.lists = format in ("jsonl", "parquet")
-        self.layout = layout or ("list" if self.lists else "wide")
-        self.done = Labelled()
+        self.table, self.fields, self.format = table, fields, format
+        lists = format in ("jsonl", "parquet")
+        self.labeller = Labeller(tagger, layout or ("list" if lists else "wide"), how, explain=explain, lists=lists)
 
     def run(self, target: Target, progress: Progress | None) -> Labelled:
-        done, writer = self.done, None
+        done, writer = self.labeller.done, None
         n_rows = done.continued_at = target.n_rows
         columns = target.columns
         try:
@@ -223,7 +194,7 @@ class _Work:
                     writer = self._open(target, [*columns, *answers.columns])
                 assert writer is not None and columns is not None  # noqa: PT018
                 self._check_columns(rows, columns, answers)
-                writer.write(self._answer(answers, [row for _, row in rows], texts))
+                writer.write(self.labeller.answer(answers, [row for _, row in rows], texts))
                 n_rows += len(rows)
                 target.advance(n_rows, columns)
                 if progress is not None:
@@ -249,16 +220,7 @@ class _Work:
         columns = columns or self.table.columns
         if columns is None:
             columns = list(dict.fromkeys(name for _, row in rows for name in row))
-        top_k = self.how["top_k"]
-        width = DEFAULT_WIDTH if top_k is None or isinstance(top_k, str) else top_k
-        width = min(width, len(self.tagger.classes_))
-        known = self.tagger.fields_
-        delimiter = known.delimiter if known is not None and known.delimiter and known.delimiter.strip() else ";"
-        answers = Answers(
-            self.layout, self.tagger.classes_, width=width, cells=not self.lists, delimiter=delimiter,
-            explain=self.explain, taken=columns,
-        )  # fmt: skip
-        return answers, columns
+        return self.labeller.plan(columns), columns
 
     def _open(self, target: Target, columns: list[str]) -> TableWriter:
         dialect = self.table.dialect if self.table.format in ("csv", "tsv") else None
@@ -297,30 +259,6 @@ class _Work:
                         f"{self.table.where(number)}: the field {name!r} must be in one of the first {_ROWS:,} lines "
                         "too, where the columns are taken from, but is not"
                     )
-
-    def _answer(self, answers: Answers, rows: list[Row], texts: list[str]) -> list[Row]:
-        vectors = self.tagger.vectorize(texts, threads=self.how["threads"])
-        how = dict(self.how)
-        labels, values = self.tagger.rank_rows(vectors, min_known=how.pop("min_known"), **how)
-        given = (labels >= 0).sum(axis=1)
-        self.done.n_rows += len(rows)
-        self.done.n_labels += int(given.sum())
-        self.done.n_without += int((given == 0).sum())
-        assert vectors.words is not None
-        total, unknown = vectors.words.total, vectors.words.unknown
-        shares = np.where(total > 0, unknown / np.maximum(total, 1), 0)
-        reasons = None
-        if self.explain:
-            reasons = [
-                [self._reason(text, vectors.X[i], label) for label in ids if label >= 0]
-                for i, (text, ids) in enumerate(zip(texts, labels.tolist(), strict=True))
-            ]
-        return answers.add(rows, labels, values, shares, reasons)
-
-    def _reason(self, text: str, row: Any, label: int) -> str:
-        """The strongest words for a label."""
-        found = self.tagger.explain_row(text, row, label).words
-        return ", ".join(word for word, value in found[:_REASONS] if value > 0)
 
     def _share(self, n_rows: int) -> float | None:
         if self.table.n_rows:

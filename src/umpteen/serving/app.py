@@ -25,6 +25,7 @@ from umpteen.serving.reference import render_reference
 from umpteen.serving.served import OpenModel, Served, SuggestJob, find
 from umpteen.serving.settings import Settings
 from umpteen.serving.shared import SharedMemory
+from umpteen.serving.tables import MEDIA_TYPE, count_memory, label_table, parse_query
 from umpteen.serving.tokens import Tokens
 from umpteen.serving.versions import candidates
 
@@ -81,6 +82,12 @@ class Api:
         ask = await self._read(request, _EXPLAIN)
         self._take_text(ask, find(self.models, ask.model))
         return await self._question(ask.model, lambda model: model.explain(ask))
+
+    async def label_table(self, request: Request) -> Answer:
+        query = parse_query(request.query_params.multi_items(), self.settings)
+        body = await self._receive(request, MEDIA_TYPE, "the body must be a table, sent as text/csv")
+        self.gate.hold(request.scope, count_memory(body))
+        return await self._question(query.model, lambda model: label_table(model, query, body, self.settings))
 
     # --- about the models ---------------------------------------------------------------------------------------
 
@@ -149,18 +156,22 @@ class Api:
         return _answer(await find(self.models, model_id).questions.submit(ask))
 
     async def _read(self, request: Request, decoder: msgspec.json.Decoder[schema.T]) -> schema.T:
-        headers = request.scope["given"]
-        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-            raise Problem(415, "unsupported_media_type", "the body must be JSON, sent as application/json")
-        most = self.settings.max_body_bytes
-        length = headers.get(b"content-length", b"")
-        if length.isdigit() and (len(length) > 18 or int(length) > most):
-            raise _too_large(most)
-        body = await self._body(request, most)
+        body = await self._receive(request, b"application/json", "the body must be JSON, sent as application/json")
         self.gate.hold(request.scope, _BYTES_PER_COMMA * body.count(b","))
         if len(body) <= _SMALL_BODY:
             return schema.decode(body, decoder)
         return await asyncio.to_thread(schema.decode, body, decoder)
+
+    async def _receive(self, request: Request, kind: bytes, rule: str) -> bytes:
+        """The body, if it is of a kind that a page of another origin cannot send without asking."""
+        headers = request.scope["given"]
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != kind:
+            raise Problem(415, "unsupported_media_type", rule)
+        most = self.settings.max_body_bytes
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and (len(length) > 18 or int(length) > most):
+            raise _too_large(most)
+        return await self._body(request, most)
 
     async def _body(self, request: Request, most: int) -> bytes:
         parts: list[bytes] = []
@@ -258,6 +269,7 @@ def make_app(
         "/v1/suggest": ("POST", api.suggest),
         "/v1/suggest-batch": ("POST", api.suggest_batch),
         "/v1/explain": ("POST", api.explain),
+        "/v1/label-table": ("POST", api.label_table),
         "/v1/labels": ("GET", api.labels),
         "/v1/models": ("GET", api.list_models),
         "/v1/models/{model_id}": ("GET", api.show_model),
@@ -281,7 +293,8 @@ def make_app(
 
 #: The routes by which requests are counted.
 ROUTES = (
-    "/v1/suggest", "/v1/suggest-batch", "/v1/explain", "/v1/labels", "/v1/models", "/v1/models/{model_id}",
+    "/v1/suggest", "/v1/suggest-batch", "/v1/explain", "/v1/label-table", "/v1/labels", "/v1/models",
+    "/v1/models/{model_id}",
     "/v1/models/{model_id}/label-frequencies.svg", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs",
     "/", OTHER,
 )  # fmt: skip

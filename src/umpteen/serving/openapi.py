@@ -11,6 +11,7 @@ from umpteen import __version__
 from umpteen.serving import schema
 from umpteen.serving.served import OpenModel
 from umpteen.serving.settings import Settings
+from umpteen.serving.tables import describe_parameters
 
 _REFUSALS = {
     "400": "The body is not JSON, or the request is not HTTP.",
@@ -18,7 +19,7 @@ _REFUSALS = {
     "404": "There is no such model or label.",
     "408": "The request took too long to arrive.",
     "413": "The body, a text or the batch is too large.",
-    "415": "The body is not sent as application/json.",
+    "415": "The body is not sent as the type it must have.",
     "421": "The server does not accept the name in the Host header.",
     "422": "The request breaks a rule, which the message names.",
     "500": "The server failed.",
@@ -34,8 +35,8 @@ _HEADERS = {
 
 _TYPES = (
     schema.SuggestRequest, schema.SuggestResponse, schema.BatchRequest, schema.BatchResult, schema.ExplainRequest,
-    schema.ExplainResponse, schema.LabelsResponse, schema.ModelsResponse, schema.ModelFacts, schema.Status,
-    schema.ErrorResponse,
+    schema.ExplainResponse, schema.TableResponse, schema.LabelsResponse, schema.ModelsResponse, schema.ModelFacts,
+    schema.Status, schema.ErrorResponse,
 )  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def describe_api(settings: Settings, models: Sequence[OpenModel], *, private: bo
             '`{"error": {"type", "message", "field"}}` with a fitting status. A request may have an id, '
             "`X-Request-ID`, which is returned; every answer of a model has its version, `X-Model-Version`.",
         },
-        "paths": _describe_paths(next(iter(settings.models))),
+        "paths": _describe_paths(settings),
         "components": {"schemas": components},
     }
     if private:
@@ -71,8 +72,9 @@ def describe_api(settings: Settings, models: Sequence[OpenModel], *, private: bo
     return document
 
 
-def _describe_paths(example: str) -> dict[str, Any]:
-    """All routes; `example` is the id of a model."""
+def _describe_paths(settings: Settings) -> dict[str, Any]:
+    """All routes."""
+    example = next(iter(settings.models))
     model_id = {
         "name": "model_id", "in": "path", "required": True, "schema": {"type": "string"},
         "description": "Id of a model, from /v1/models.", "example": example,
@@ -91,6 +93,16 @@ def _describe_paths(example: str) -> dict[str, Any]:
         },
         "/v1/explain": {
             "post": _post("explain", "What counts for and against a label", "ExplainRequest", _ref("ExplainResponse"))
+        },
+        "/v1/label-table": {
+            "post": _post(
+                "labelTable",
+                "A piece of a table, with labels. The first begins with the header; later ones have the bytes of the "
+                "header, then those after what was consumed",
+                {"type": "string"},
+                _ref("TableResponse"),
+                "text/csv",
+            )
         },
         "/v1/labels": {
             "get": _get("findLabels", "Labels whose names contain a text", _LOOKS, _ref("LabelsResponse"))
@@ -119,6 +131,7 @@ def _describe_paths(example: str) -> dict[str, Any]:
         _query("model", {"type": "string"}, "Id of the model; by default the server's first."),
         _query("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Most labels to list."),
     ]
+    paths["/v1/label-table"]["post"]["parameters"] = describe_parameters(settings, [example])
     return paths
 
 
@@ -164,9 +177,15 @@ def _ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _post(operation: str, summary: str, request: str, response: dict[str, Any]) -> dict[str, Any]:
+def _post(
+    operation: str, summary: str, request: str | dict[str, Any], response: dict[str, Any],
+    kind: str = "application/json",
+) -> dict[str, Any]:  # fmt: skip
     described = _get(operation, summary, _QUESTIONS, response)
-    described["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(request)}}}
+    described["requestBody"] = {
+        "required": True,
+        "content": {kind: {"schema": _ref(request) if isinstance(request, str) else request}},
+    }
     return described
 
 

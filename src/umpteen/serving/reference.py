@@ -77,8 +77,12 @@ def _operation(method: str, path: str, operation: Schema, parameters: list[Schem
         ]
         parts.append(_table("Parameters", rows))
     if "requestBody" in operation:
-        schema = _follow(operation["requestBody"]["content"]["application/json"]["schema"], schemas)
-        parts += [_fields("Body", schema, schemas, asked=True), _example(path, schema, schemas)]
+        kind, content = next(iter(operation["requestBody"]["content"].items()))
+        schema = _follow(content["schema"], schemas)
+        if "properties" in schema:
+            parts += [_fields("Body", schema, schemas, asked=True), _example(path, schema, schemas)]
+        else:
+            parts.append(f"<p>Body: <code>{escape(kind)}</code></p>")
     kind, content = next(iter(operation["responses"]["200"]["content"].items()))
     answer = content["schema"]
     inner = _follow(answer.get("items", answer), schemas)

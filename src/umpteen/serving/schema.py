@@ -170,6 +170,26 @@ class ExplainResponse(Struct, omit_defaults=True):
     ) = UNSET
 
 
+class TableCursor(Struct):
+    """Where a table continues: parameters of the next request."""
+
+    header_bytes: Annotated[int, Meta(description="So many bytes of the table begin the next body too.")]
+    encoding: str
+    delimiter: str
+    line: int
+
+
+class TableResponse(Struct, omit_defaults=True):
+    table: Annotated[str, Meta(description="The rows with their labels, as CSV; the first piece has the header.")]
+    consumed: Annotated[
+        int, Meta(description="Bytes of the rows in it; the next body continues after them. 0: send a longer piece.")
+    ]
+    rows: int
+    labels: Annotated[int, Meta(description="How many labels they got.")]
+    without: Annotated[int, Meta(description="How many of the rows got none.")]
+    next: TableCursor | UnsetType = UNSET
+
+
 class LabelHit(Struct):
     label: str
     label_id: int

@@ -25,12 +25,22 @@ def read_pieces(path: PathLike) -> Iterator[bytes]:
         yield piece
 
 
-def decode_lines(path: PathLike, pieces: Iterable[bytes], encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a text, each with its newline where it has one. A byte order mark is left out."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)()
-    number = 1
+def decode_lines(
+    path: PathLike, pieces: Iterable[bytes], encoding: str = "utf-8", *, number: int = 1, whole: bool = True
+) -> Iterator[str]:
+    """The lines of a text, each with its newline where it has one. A byte order mark is left out.
+
+    Parameters
+    ----------
+    number
+        That of the first line.
+    whole
+        Whether the text ends here; else its last character may be cut off.
+    """
+    marked = encoding == "utf-8" and number == 1
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if marked else encoding)()
     held: list[str] = []  # pieces of a line, joined once: a long line would be copied with each of them
-    for piece, final in chain(((piece, False) for piece in pieces), [(b"", True)]):
+    for piece, final in chain(((piece, False) for piece in pieces), [(b"", whole)]):
         first, *lines = _decode(decoder, piece, final, path, number, encoding).split("\n")
         held.append(first)
         number += len(lines)

@@ -31,11 +31,13 @@ _SUFFIXES = {
     ".xlsx": "excel",
 }
 #: What is looked at to find out how a table is written.
-_SAMPLE = 1 << 20
-_SAMPLE_LINES = 1 << 16
+SAMPLE = 1 << 20
+SAMPLE_CHARACTERS = 1 << 16
 _ROWS = 1024  # taken from a CSV reader at once
 #: What a cell may hold, so that a quote that is never closed does not take the rest of a large file into memory.
 _LONGEST_CELL = 1 << 27
+
+_UNCLOSED = "unexpected end of data"  # in the words of the csv module
 
 Row = dict[str, Any]
 
@@ -137,7 +139,7 @@ class Table:
         for line in lines:  # whole lines, as many as show how the table is written
             first.append(line)
             size += len(line)
-            if size >= _SAMPLE_LINES:
+            if size >= SAMPLE_CHARACTERS:
                 break
         lines = chain(first, lines)
         sample = "".join(first)
@@ -154,8 +156,8 @@ class Table:
         else:
             delimiter = find_delimiter(sample)
         self.dialect = Dialect(delimiter, find_quote(header, delimiter), encoding)
-        rows = _parse_csv(self.path, _refuse_nul(self.path, lines), self.dialect)
-        self.columns = _read_header(self.path, next(rows, None))
+        rows = parse_csv(self.path, lines, self.dialect)
+        self.columns = read_header(self.path, next(rows, None))
         return _to_rows(self.path, self.columns, rows)
 
 
@@ -198,7 +200,7 @@ def _look(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     for piece in pieces:
         start.append(piece)
         size += len(piece)
-        if size >= _SAMPLE:
+        if size >= SAMPLE:
             break
     return b"".join(start), chain(start, pieces)
 
@@ -210,15 +212,15 @@ def _check_objects(path: PathLike, rows: Iterator[tuple[int, Any]]) -> Iterator[
         yield number, row
 
 
-def _refuse_nul(path: PathLike, lines: Iterator[str]) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
+def _refuse_nul(path: PathLike, lines: Iterable[str], first: int) -> Iterator[str]:
+    for number, line in enumerate(lines, start=first):
         if "\0" in line:
             place = line.index("\0") + 1
             raise DataError(f"{path}:{number}: a table must not hold a NUL character, but character {place} is one")
         yield line
 
 
-def _read_header(path: PathLike, first: tuple[int, list[str]] | None) -> list[str]:
+def read_header(path: PathLike, first: tuple[int, list[str]] | None) -> list[str]:
     if first is None:
         raise DataError(f"{path}: there must be a header with the names of the columns, but the file is empty")
     number, header = first
@@ -232,15 +234,33 @@ def _read_header(path: PathLike, first: tuple[int, list[str]] | None) -> list[st
 
 
 def _to_rows(path: PathLike, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, Row]]:
-    width = len(header)
     for number, cells in rows:
-        if len(cells) != width:
-            raise DataError(f"{path}:{number}: there must be {width} columns as in the header, but are {len(cells)}")
-        yield number, dict(zip(header, cells, strict=True))
+        yield number, to_row(path, header, number, cells)
 
 
-def _parse_csv(path: PathLike, lines: Iterator[str], dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file that are not blank, each with the number of its first line."""
+def to_row(path: PathLike, header: list[str], number: int, cells: list[str]) -> Row:
+    """The cells of a line by column."""
+    if len(cells) != len(header):
+        raise DataError(
+            f"{path}:{number}: there must be {len(header)} columns as in the header, but are {len(cells)}"
+        )
+    return dict(zip(header, cells, strict=True))
+
+
+class UnclosedQuoteError(DataError):
+    """A quote that is open at the end of the lines; `number` is that of its row."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+def parse_csv(
+    path: PathLike, lines: Iterable[str], dialect: Dialect, first: int = 1
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file that are not blank, each with the number of its first line; they are counted from
+    `first` on."""
+    lines = _refuse_nul(path, lines, first)
     reader = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote, strict=True)
     problem: csv.Error | None = None
     more = True
@@ -250,7 +270,7 @@ def _parse_csv(path: PathLike, lines: Iterator[str], dialect: Dialect) -> Iterat
         limit = csv.field_size_limit(_LONGEST_CELL)
         try:
             for _ in range(_ROWS):
-                number = reader.line_num + 1
+                number = reader.line_num + first
                 cells = next(reader, None)
                 if cells is None:
                     more = False
@@ -263,11 +283,14 @@ def _parse_csv(path: PathLike, lines: Iterator[str], dialect: Dialect) -> Iterat
             csv.field_size_limit(limit)
         yield from rows
     if problem is not None:
-        raise DataError(f"{path}:{number}: not valid CSV ({_explain(str(problem), dialect)})") from problem
+        message = f"{path}:{number}: not valid CSV ({_explain(str(problem), dialect)})"
+        if str(problem) == _UNCLOSED:
+            raise UnclosedQuoteError(message, number) from problem
+        raise DataError(message) from problem
 
 
 def _explain(message: str, dialect: Dialect) -> str:
-    if message == "unexpected end of data":
+    if message == _UNCLOSED:
         return f"a {dialect.quote} opens a cell here and is never closed"
     if message.startswith("field larger"):
         return f"a cell must have at most {_LONGEST_CELL:,} characters; perhaps a {dialect.quote} is never closed"

@@ -1,0 +1,196 @@
+"""A table that arrives in pieces, each labelled by itself: nothing is kept between them but a cursor.
+
+The first piece begins with the header, and shows how the table is written. Every later one has the bytes of the
+header, then those from where the last piece ended. A piece may end anywhere: a row that is not whole is left for the
+next.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from umpteen.data.tables.fields import Fields
+from umpteen.data.tables.lines import decode_lines
+from umpteen.data.tables.reading import (
+    SAMPLE,
+    SAMPLE_CHARACTERS,
+    UnclosedQuoteError,
+    check_delimiter,
+    parse_csv,
+    read_header,
+    to_row,
+)
+from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding, find_quote
+from umpteen.data.tables.writing import make_writer
+from umpteen.errors import DataError, ParamError
+from umpteen.labelling.labeller import Labelled, Labeller
+from umpteen.tagger import Tagger
+
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252", "latin-1")
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """How a table is written, and where its next row is.
+
+    Attributes
+    ----------
+    header_bytes
+        How many bytes the header takes, a byte order mark included.
+    line
+        The number of the next row's first line.
+    """
+
+    header_bytes: int
+    encoding: str
+    delimiter: str
+    line: int
+
+    def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise ParamError(f"encoding must be one of {', '.join(ENCODINGS)}, but is {self.encoding!r:.50}")
+        check_delimiter(self.delimiter)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a table with their labels, as text; the first piece has the header.
+
+    Attributes
+    ----------
+    consumed
+        Bytes of the rows, without those of the header. None at all means that the piece was too short for a row.
+    cursor
+        Where to continue; None if not even the header was whole.
+    """
+
+    table: str
+    consumed: int
+    cursor: Cursor | None
+    done: Labelled
+
+
+def label_piece(
+    tagger: Tagger,
+    data: bytes,
+    cursor: Cursor | None,
+    *,
+    last: bool,
+    layout: str,
+    how: Mapping[str, Any],
+    name: str = "table",
+    fields: Fields | None = None,
+    most_rows: int,
+    most_characters: int,
+) -> Piece:
+    """Labels the rows of a piece that are whole, `most_rows` at most.
+
+    Parameters
+    ----------
+    cursor
+        What the last piece gave; None for the first.
+    last
+        Whether the table ends with this piece.
+    how
+        As for `Tagger.rank`.
+    name
+        That of the table, for messages.
+    most_characters
+        How long the text of a row may be.
+    """
+    labeller = Labeller(tagger, layout, how)
+    first = cursor is None
+    if cursor is None:
+        cursor = _find_header(data, name, last)
+        if cursor is None:
+            return Piece("", 0, None, labeller.done)
+    elif not 0 < cursor.header_bytes <= len(data):
+        raise ParamError(
+            f"header_bytes must be from 1 to {len(data)}, the size of the piece, but is {cursor.header_bytes}"
+        )
+    reader = _Reader(data, cursor, name, last)
+    fields = (fields or tagger.fields_ or Fields.make()).unlabelled()
+    fields = fields.check_columns(reader.columns, f"{name}:1")
+    rows, consumed, line = reader.take(most_rows)
+    texts = [fields.read_texts(row, f"{name}:{number}") for number, row in rows]
+    for (number, _), text in zip(rows, texts, strict=True):
+        if len(text) > most_characters:
+            raise DataError(
+                f"{name}:{number}: a text must have at most {most_characters} characters here, but has {len(text)}"
+            )
+    answers = labeller.plan(reader.columns)
+    out = io.BytesIO()
+    format = "tsv" if cursor.delimiter == "\t" else "csv"
+    columns = [*reader.columns, *answers.columns]
+    writer = make_writer(format, out, columns, dialect=reader.dialect, begun=not first)
+    if rows:
+        writer.write(labeller.answer(answers, [row for _, row in rows], texts))
+    writer.finish()
+    labeller.done.n_cut = answers.n_cut
+    after = Cursor(cursor.header_bytes, cursor.encoding, cursor.delimiter, line)
+    return Piece(out.getvalue().decode(), consumed, after, labeller.done)
+
+
+def _find_header(data: bytes, name: str, last: bool) -> Cursor | None:
+    """Where the header ends and how the table is written; None if the header may go on."""
+    encoding = find_encoding(data[:SAMPLE])
+    lines = list(decode_lines(name, [data], encoding, whole=last))
+    delimiter = find_delimiter("".join(lines)[:SAMPLE_CHARACTERS])
+    dialect = Dialect(delimiter, find_quote(lines[0] if lines else "", delimiter), encoding)
+    rows = parse_csv(name, lines, dialect)
+    try:
+        header = next(rows, None)
+        second = None if header is None else next(rows, None)
+    except UnclosedQuoteError as error:
+        if last:
+            raise
+        if error.number == 1:
+            return None
+        second = (error.number, [])
+    if second is None and not last:
+        return None
+    n_lines = len(lines) if second is None else second[0] - 1
+    size = len("".join(lines[:n_lines]).encode(encoding))
+    return Cursor(size if second is not None else len(data), encoding, delimiter, n_lines + 1)
+
+
+class _Reader:
+    """The rows after the header."""
+
+    def __init__(self, data: bytes, cursor: Cursor, name: str, last: bool) -> None:
+        self._cursor, self._name, self._last = cursor, name, last
+        self._data, encoding = data[cursor.header_bytes :], cursor.encoding
+        head = list(decode_lines(name, [data[: cursor.header_bytes]], encoding))
+        self.dialect = Dialect(cursor.delimiter, find_quote(head[0] if head else "", cursor.delimiter), encoding)
+        self.columns = read_header(name, next(parse_csv(name, head, self.dialect), None))
+        if encoding == "utf-16":  # the mark that says which of the two stands before the header
+            encoding = "utf-16-be" if data.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+        self._encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+
+    def take(self, most: int) -> tuple[list[tuple[int, dict[str, Any]]], int, int]:
+        """The first rows with their numbers, the bytes they take, and the number of the line after them."""
+        first = self._cursor.line
+        lines = list(decode_lines(self._name, [self._data], self._encoding, number=max(first, 2), whole=self._last))
+        found: list[tuple[int, list[str]]] = []
+        end: int | None = None  # the line before which the rows that are taken end
+        try:
+            for number, cells in parse_csv(self._name, lines, self.dialect, first):
+                if len(found) == most:
+                    end = number
+                    break
+                found.append((number, cells))
+            else:
+                if not self._last:
+                    end = found.pop()[0] if found else first  # it may go on
+        except UnclosedQuoteError as error:
+            if self._last:
+                raise
+            end = error.number
+        rows = [(number, to_row(self._name, self.columns, number, cells)) for number, cells in found]
+        if end is None:
+            return rows, len(self._data), first + len(lines)
+        return rows, len("".join(lines[: end - first]).encode(self._encoding)), end
