@@ -8,8 +8,9 @@ import scipy.sparse as sp
 
 from umpteen import _native
 from umpteen.data.matrix import as_csr
+from umpteen.data.panels import multiply, orthonormal, pad
 from umpteen.methods import embed
-from umpteen.methods.embed import Pairs, armijo_step, exact_step, fit_rcg, fit_ridge, fit_sparse, fit_svp, pad
+from umpteen.methods.embed import Pairs, armijo_step, exact_step, fit_rcg, fit_ridge, fit_sparse, fit_svp
 from umpteen.methods.rxml import unit_labels
 
 from .reference import dense_pairs, near_pairs
@@ -240,8 +241,8 @@ def test_panel_products(simd, width):
     assert embed.inner(A, B) == pytest.approx((A.astype(float) * B).sum(), abs=1e-3)
     np.testing.assert_allclose(_native.multiply_dense(A, E), A @ E, rtol=1e-4, atol=1e-4)
     X = sp.random(50, 70, 0.2, "csr", dtype=np.float32, random_state=1)
-    np.testing.assert_allclose(embed.multiply(X, A), X @ A, rtol=1e-4, atol=1e-5)
-    Q = embed.orthonormal(A[:, :16].copy())
+    np.testing.assert_allclose(multiply(X, A), X @ A, rtol=1e-4, atol=1e-5)
+    Q = orthonormal(A[:, :16].copy())
     np.testing.assert_allclose(Q.T @ Q, np.eye(16), atol=1e-5)
 
 

@@ -52,9 +52,9 @@ class Tagger(TaggerParameters):
         Any method of this package, or its name. "auto", the default, chooses one from the texts, the memory and the
         budget, most often by comparing methods on held-out texts; `choice_` says which, and why.
     features
-        How texts become features: a `Tfidf`; a name, "word" (the default), "pairs", "char" or "char_wb"; several of
-        these in a list, or a `TfidfUnion`; or "precomputed", to pass rows of numbers (sparse, dense, embeddings)
-        instead of texts.
+        How texts become features: a `Tfidf`; a name, "word" (the default), "pairs", "char" or "char_wb"; an encoder
+        that makes dense vectors, such as "svd:256"; several of these in a list, or a `TfidfUnion`; or "precomputed",
+        to pass rows of numbers (sparse, dense, embeddings) instead of texts.
     calibration : float, int or "auto"
         How to learn which scores mean which probabilities: from rows the model has not seen. A share below 1 holds
         these out of a first model, which is then thrown away; a number of folds from 2 on trains so many models, each
@@ -453,12 +453,27 @@ class Tagger(TaggerParameters):
         self.fitted().save(path, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: PathLike | ModelReader, *, checksums: bool = False, trust_pattern: bool = False) -> Tagger:
+    def load(
+        cls,
+        path: PathLike | ModelReader,
+        *,
+        checksums: bool = False,
+        trust_pattern: bool = False,
+        encoder: Any = None,
+    ) -> Tagger:
         """Opens a model directory that a tagger wrote; see `umpteen.load`."""
-        return cls.from_model(load_model(path, checksums=checksums), path, trust_pattern=trust_pattern)
+        model = load_model(path, checksums=checksums)
+        return cls.from_model(model, path, trust_pattern=trust_pattern, encoder=encoder)
 
     @classmethod
-    def from_model(cls, model: TrainedModel, path: object = "the model", *, trust_pattern: bool = False) -> Tagger:
+    def from_model(
+        cls,
+        model: TrainedModel,
+        path: object = "the model",
+        *,
+        trust_pattern: bool = False,
+        encoder: Any = None,
+    ) -> Tagger:
         """A tagger around a model that was trained on text; error messages name it by `path`.
 
         Its parameters are those the model was trained with. If this umpteen does not know them, because a newer one
@@ -471,7 +486,7 @@ class Tagger(TaggerParameters):
             raise ModelCorruptError(
                 f"{path}: a model of texts needs label names and an object 'text' in its manifest"
             )
-        features = open_features(model, header, path, trust_pattern)
+        features = open_features(model, header, path, trust_pattern, encoder)
         open_fields(header, path)
         tagger = cls(
             recipe_of(model, path),
@@ -506,7 +521,7 @@ class Tagger(TaggerParameters):
 
 
 def load(
-    path: PathLike | ModelReader, *, checksums: bool = False, trust_pattern: bool = False
+    path: PathLike | ModelReader, *, checksums: bool = False, trust_pattern: bool = False, encoder: Any = None
 ) -> Tagger | TrainedModel:
     """Opens a model directory: a `Tagger` if it was trained on text, else a `TrainedModel`. Arrays are mapped, not
     read. One version of the model is opened, whole, even while it is being replaced; nothing in it is run.
@@ -520,6 +535,11 @@ def load(
     trust_pattern
         Run the model's token pattern whatever its form; see `Tfidf`. Only for models whose maker you trust: some
         patterns take for ever over a short text.
+    encoder
+        The encoder that the model was trained with, if it does not hold it: a function, or a name; see `Encoding`.
+        Another one is refused.
     """
     model = load_model(path, checksums=checksums)
-    return Tagger.from_model(model, path, trust_pattern=trust_pattern) if "text" in model.header else model
+    if "text" not in model.header:
+        return model
+    return Tagger.from_model(model, path, trust_pattern=trust_pattern, encoder=encoder)

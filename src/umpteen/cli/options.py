@@ -217,22 +217,28 @@ def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]
 def make_text_features(settings: list[str], threads: int | None) -> Any:
     """What --features says: names of kinds of terms, and settings of the only kind, or of one by its name."""
     from umpteen.tagging.parameters import DEFAULT_FEATURES
+    from umpteen.text.encoding import Encoding, is_encoder
     from umpteen.text.tfidf import Tfidf
     from umpteen.text.union import NAMED, TfidfUnion
 
     default = [DEFAULT_FEATURES] if isinstance(DEFAULT_FEATURES, str) else list(DEFAULT_FEATURES)
     names = [setting for setting in settings if "=" not in setting] or default
     for name in names:
-        if name not in NAMED:
-            raise ParamError(f"--features must be one of {', '.join(NAMED)}, or NAME=VALUE, but is {name!r}")
-    parts = {name: dict(NAMED[name]) for name in names}
+        if name not in NAMED and not is_encoder(name):
+            raise ParamError(
+                f"--features must be one of {', '.join(NAMED)}, an encoder such as svd:256, or NAME=VALUE, "
+                f"but is {name!r}"
+            )
+    parts: dict[str, dict[str, Any]] = {name: dict(NAMED.get(name, {})) for name in names}
     for setting, value in parse_settings([s for s in settings if "=" in s], "--features").items():
         owner, dot, inner = setting.rpartition(".")
         if dot and owner not in parts:
             raise ParamError(f"--features {setting}=… must begin with one of {', '.join(parts)}")
         parts[owner if dot else names[0]][inner] = value
-    made = [Tfidf().set_params(**params) for params in parts.values()]
-    return made[0].set_params(threads=threads) if len(made) == 1 else TfidfUnion(tuple(made), threads=threads)
+    made = [(Tfidf() if name in NAMED else Encoding(name)).set_params(**params) for name, params in parts.items()]
+    if len(made) == 1 and isinstance(made[0], Tfidf):
+        return made[0].set_params(threads=threads)
+    return TfidfUnion(tuple(made), threads=threads)
 
 
 def print_text(text: str, *, err: bool = False) -> None:

@@ -122,8 +122,8 @@ def command(
         typer.Option(
             "--features",
             metavar="KIND|NAME=VALUE",
-            help="A kind of terms (word, pairs, char, char_wb), or a setting such as min_df=2 or "
-            "char_wb.ngram_range=[3,5]; repeatable.",
+            help="A kind of terms (word, pairs, char, char_wb), an encoder of dense vectors (svd:256, static:PATH), "
+            "or a setting such as min_df=2 or char_wb.ngram_range=[3,5]; repeatable.",
             rich_help_panel="Corpus of texts",
         ),
     ] = None,

@@ -7,8 +7,6 @@
 f depends on ZZᵀ only, so Z and ZO are one point for every rotation O: the search is on the quotient of n x r matrices
 by rotations (`fit_rcg`, the RXML paper's Algorithm 1). SLEEC searches over M = ZZᵀ by singular value projection
 (`fit_svp`). Neither makes an n x n array: M is never formed, and its residuals are computed on Ω only.
-
-Dense products use our own kernels, because the sums of BLAS depend on its number of threads.
 """
 
 from __future__ import annotations
@@ -21,26 +19,14 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, offsets
+from umpteen.data.panels import Panel, multiply, orthonormal, pad
 
-Panel = NDArray[np.float32]  # n x a multiple of 16; zero beyond the rank
-_LANES = 16
 _EXACT_EVERY = 25  # iterations after which residuals are recomputed: updates in float32 drift
-
-
-def pad(rank: int) -> int:
-    """The width of a panel of this rank."""
-    return -(-rank // _LANES) * _LANES
 
 
 def inner(a: Panel, b: Panel) -> float:
     """The trace inner product, summed in an order that depends only on the shape."""
     return _native.panel_inner(a, b)
-
-
-def multiply(X: Csr, panel: Panel, token: Any = None, threads: int = 1) -> Panel:
-    """X times a panel."""
-    product: Panel = _native.multiply_panel(offsets(X), X.indices, X.data, panel, threads, token)
-    return product
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,17 +178,6 @@ def fit_rcg(
 
 
 # --- singular value projection --------------------------------------------------------------------------------------
-
-
-def orthonormal(A: Panel, token: Any = None) -> Panel:
-    """Orthonormal columns with the same span as A's; zero where A lacks rank."""
-    for _ in range(2):  # the second pass removes rounding errors
-        _, s, Vt = _native.decompose(_native.multiply_transposed(A, A, token), token)
-        keep = s > 1e-10 * max(s[0], 1e-300)
-        A = _native.multiply_dense(
-            A, np.ascontiguousarray(Vt.T * np.where(keep, 1 / np.sqrt(np.where(keep, s, 1)), 0)), token
-        )
-    return A
 
 
 def fit_svp(pairs: Pairs, Z: Panel, iterations: int, *, power_steps: int = 2) -> tuple[Panel, list[float]]:

@@ -21,24 +21,14 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
+from umpteen.data.panels import Panel, multiply, pad
 from umpteen.data.split import split_rows
 from umpteen.engines import make_engine
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.base import CountsRowsOnce
-from umpteen.methods.embed import (
-    STARTS,
-    Pairs,
-    Panel,
-    fit_rcg,
-    fit_ridge,
-    fit_sparse,
-    fit_svp,
-    multiply,
-    pad,
-    start,
-)
+from umpteen.methods.embed import STARTS, Pairs, fit_rcg, fit_ridge, fit_sparse, fit_svp, start
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import INDEXES, MAX_KNN, SIMILARITIES, Cluster, EmbeddingModel
 from umpteen.params import check_count, check_number, inherits_parameters

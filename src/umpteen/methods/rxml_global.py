@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
+from umpteen.data.panels import Panel, multiply, orthonormal, pad
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.memory import Estimate
 from umpteen.methods.base import Method
-from umpteen.methods.embed import Panel, inner, multiply, orthonormal, pad
+from umpteen.methods.embed import inner
 from umpteen.methods.rxml import with_constant
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import Cluster

@@ -196,6 +196,8 @@ def add_up(words: Sequence[tuple[str, float]], base: float, explained: float, sc
     return [*lines, Line("score" if same else "sum", explained, "sum")]
 
 
+#: What a dense vector said, in one line: its numbers mean nothing one by one.
+MEANING = "(meaning)"
 _STYLES = {"word": "", "rest": "italic", "base": "italic", "sum": "bold"}
 
 
@@ -248,13 +250,20 @@ def _add_by_word(
     name: Callable[[int], str],
 ) -> list[tuple[str, float]]:
     """Contributions by term, the largest first; those of characters are added to the words they stand in, in equal
-    parts if they stand in several."""
-    words = [(name(f), value) for f, value in contributions.items() if not features.is_of_characters(f)]
+    parts if they stand in several, and those of dense vectors to one line."""
+    meaning = [f for f in contributions if features.is_of_meaning(f)]
+    words = [
+        (name(f), value)
+        for f, value in contributions.items()
+        if not features.is_of_characters(f) and not features.is_of_meaning(f)
+    ]
     if len(words) == len(contributions):
         return words
     added: defaultdict[str, float] = defaultdict(float)
     for word, value in words:
         added[word] += value
+    if meaning:
+        added[MEANING] += sum(contributions[f] for f in meaning)
     of_characters = {f: value for f, value in contributions.items() if features.is_of_characters(f)}
     runs = [(found.start(), found.end(), _bare(found[0])) for found in re.finditer(r"\S+", text)]
     ends = [end for _, end, _ in runs]

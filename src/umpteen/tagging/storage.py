@@ -43,7 +43,7 @@ def recipe_of(model: TrainedModel, path: object) -> Method | Untrainable:
 
 
 def open_features(
-    model: TrainedModel, header: dict[str, Any], path: object, trust_pattern: bool
+    model: TrainedModel, header: dict[str, Any], path: object, trust_pattern: bool, encoder: Any = None
 ) -> TextFeatures | None:
     """What turns texts into the model's rows; None if rows are precomputed. Nothing in the model is trusted."""
     kind = header.get("features")
@@ -57,7 +57,7 @@ def open_features(
     if VOCABULARY not in model.parts:
         raise ModelCorruptError(f"{path}: the model's vocabulary is missing")
     try:
-        features = KINDS[kind].from_part(model.parts[VOCABULARY], trust_pattern=trust_pattern)
+        features = KINDS[kind].from_part(model.parts[VOCABULARY], trust_pattern=trust_pattern, encoder=encoder)
     except ModelError as error:
         raise explain_newer(model.header, type(error)(f"{path}: {error}")) from error
     if features.n_features_ != model.n_features:

@@ -1,4 +1,4 @@
-"""What turns texts into rows: one `Tfidf`, or several side by side."""
+"""What turns texts into rows: one `Tfidf`, or several side by side, and dense vectors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from umpteen.errors import ParamError
+from umpteen.text.encoding import Encoding, is_encoder, name_of
 from umpteen.text.tfidf import Tfidf
 from umpteen.text.union import NAMED, TfidfUnion
 
@@ -20,23 +21,33 @@ def make_features(given: Any, threads: int | None = None) -> TextFeatures:
         return type(given)(**given.get_params())
     if isinstance(given, str) and given in NAMED:
         return Tfidf(**NAMED[given], threads=threads)
+    if isinstance(given, Encoding) or is_encoder(given):
+        return TfidfUnion((given,), threads=threads)
     if isinstance(given, Sequence) and not isinstance(given, str):
         return TfidfUnion(tuple(given), threads=threads)
     names = ", ".join(f'"{name}"' for name in NAMED)
     raise ParamError(
-        f'features must be a Tfidf, a TfidfUnion, one of {names}, a list of these, or "precomputed", '
-        f"but is {given!r:.100}"
+        f'features must be a Tfidf, a TfidfUnion, one of {names}, an encoder such as "svd:256", a list of these, '
+        f'or "precomputed", but is {given!r:.100}'
     )
 
 
 def describe(features: TextFeatures) -> dict[str, Any]:
     """The settings that are not defaults, as JSON holds them; `restore` makes the features again, not fitted."""
     if isinstance(features, TfidfUnion):
-        parts = [part if isinstance(part, str) else describe(part) for part in features.parts]
+        parts = [part if isinstance(part, str) else _describe_part(part) for part in features.parts]
         weights = {} if features.weights is None else {"weights": [float(weight) for weight in features.weights]}
         return {"parts": parts, **weights}
-    defaults = features.param_defaults()
-    changed = {k: v for k, v in features.get_params().items() if v != defaults[k] and k != "threads"}
+    return _describe_part(features)
+
+
+def _describe_part(part: Any) -> dict[str, Any]:
+    if callable(part):
+        part = Encoding(part)
+    defaults = part.param_defaults()
+    changed = {k: v for k, v in part.get_params().items() if v != defaults[k] and k != "threads"}
+    if isinstance(part, Encoding):
+        changed["encoder"] = name_of(part.encoder)
     return {k: list(v) if isinstance(v, tuple) else v for k, v in changed.items()}
 
 
@@ -44,5 +55,8 @@ def restore(settings: Mapping[str, Any], threads: int | None = None) -> TextFeat
     """The features that `describe` has described."""
     if "parts" not in settings:
         return Tfidf(**settings, threads=threads)
-    parts = [part if isinstance(part, str) else Tfidf(**part) for part in settings["parts"]]
+    parts = [
+        part if isinstance(part, str) else Encoding(**part) if "encoder" in part else Tfidf(**part)
+        for part in settings["parts"]
+    ]
     return TfidfUnion(tuple(parts), weights=settings.get("weights"), threads=threads)

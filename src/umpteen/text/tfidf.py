@@ -271,6 +271,10 @@ class Tfidf(Parameters):
         """Whether a column's term is a run of characters."""
         return self.of_characters
 
+    def is_of_meaning(self, column: int) -> bool:
+        """Whether a column is a number of a dense vector: none is."""
+        return False
+
     def typical_values(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """The value of each column where a text has its term, before texts get their length."""
         return np.ones(self.n_features_) if self.idf_ is None else np.asarray(self.idf_, np.float64)
@@ -430,13 +434,15 @@ class Tfidf(Parameters):
         return Part(self._arrays, {"tfidf": params, "n_rows": self.n_rows_})
 
     @classmethod
-    def from_part(cls, part: Part, *, trust_pattern: bool = False) -> Self:
+    def from_part(cls, part: Part, *, trust_pattern: bool = False, encoder: Any = None) -> Self:
         """What `to_part` has written. The arrays may be mapped files; they are checked, not copied.
 
         Parameters
         ----------
         trust_pattern
             Whether to run a token pattern of any form, which may take forever over a text.
+        encoder
+            Not used; unions may need one.
 
         Raises
         ------

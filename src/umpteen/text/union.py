@@ -9,7 +9,7 @@ columns of a part come in blocks: one to begin with, and one more each time its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,7 @@ from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import ModelCorruptError, ModelError, NotFittedError, ParamError
 from umpteen.params import Parameters, check_number
 from umpteen.storage.store import Part
+from umpteen.text.encoding import Encoding, is_encoder
 from umpteen.text.tfidf import Span, Tfidf, WordCounts
 
 #: Kinds of terms that have a name, and the settings that go with it.
@@ -29,6 +30,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "char_wb": {"sublinear_tf": True, "analyzer": "char_wb", "ngram_range": (4, 4), "min_df": 2},
 }
 MOST_PARTS = 8
+UnionPart: TypeAlias = Tfidf | Encoding
 _MOST_BLOCKS = 10_000
 
 
@@ -40,13 +42,14 @@ class _Block(NamedTuple):
 
 
 class TfidfUnion(Parameters):
-    """Several `Tfidf` side by side.
+    """Several `Tfidf` side by side, and dense vectors of texts beside them.
 
     Parameters
     ----------
     parts
         Each a `Tfidf`, or a name: "word", "pairs" of words, "char" or "char_wb", four characters in a row, of the
-        text or within a word.
+        text or within a word. Or an `Encoding`, dense vectors, or its encoder: "svd:256", "static:PATH" and others;
+        their columns come behind those of all terms.
     weights
         How much each part counts; by default all the same. A row of unit length is made of parts of unit length, so
         only the ratios matter to methods that scale rows.
@@ -69,7 +72,7 @@ class TfidfUnion(Parameters):
 
     def __init__(
         self,
-        parts: Sequence[Tfidf | str] = ("word", "char_wb"),
+        parts: Sequence[Any] = ("word", "char_wb"),
         *,
         weights: Sequence[float] | None = None,
         threads: int | None = None,
@@ -136,6 +139,10 @@ class TfidfUnion(Parameters):
         """Whether a column's term is a run of characters."""
         return bool(self._of_characters[column])
 
+    def is_of_meaning(self, column: int) -> bool:
+        """Whether a column is a number of a dense vector, not a term."""
+        return bool(self._of_meaning[column])
+
     @property
     def feature_names_(self) -> Sequence[str]:
         """The terms in the order of their columns."""
@@ -152,7 +159,7 @@ class TfidfUnion(Parameters):
         self._check_fitted()
         idf = np.ones(self.n_features_)
         for part, columns in zip(self.parts_, self._columns, strict=True):
-            if part.idf_ is None:
+            if part.idf_ is None or all(isinstance(part, Encoding) for part in self.parts_):
                 return None
             idf[columns] = part.idf_
         return idf
@@ -199,8 +206,10 @@ class TfidfUnion(Parameters):
 
     # --- columns ------------------------------------------------------------------------------------------------
 
-    def _set_parts(self, parts: list[Tfidf], blocks: list[_Block] | None = None) -> None:
-        self._blocks = blocks or [_Block(i, part.n_features_) for i, part in enumerate(parts)]
+    def _set_parts(self, parts: list[UnionPart], blocks: list[_Block] | None = None) -> None:
+        # Dense columns come last, side by side.
+        order = sorted(range(len(parts)), key=lambda i: isinstance(parts[i], Encoding))
+        self._blocks = blocks or [_Block(i, parts[i].n_features_) for i in order]
         self.parts_ = parts
         by_word = [i for i, part in enumerate(parts) if part.analyzer == "word"]
         self._main = by_word[0] if by_word else 0
@@ -219,16 +228,18 @@ class TfidfUnion(Parameters):
             for i in range(len(parts))
         ]
         self._of_characters = np.zeros(self.n_features_, bool)
+        self._of_meaning = np.zeros(self.n_features_, bool)
         for part, columns in zip(parts, self._columns, strict=True):
             self._of_characters[columns] = part.of_characters
+            self._of_meaning[columns] = isinstance(part, Encoding)
 
     def _join(self, rows: list[Csr]) -> Csr:
         """The rows of all parts as one matrix."""
         shape = (rows[0].shape[0], self.n_features_)
         for X, weight in zip(rows, self._weights, strict=True):
             X.data *= weight
-        if len(self._blocks) == len(rows):  # columns stand in the order of the parts
-            joined = sp.hstack(rows, format="csr", dtype=np.float32)
+        if len(self._blocks) == len(rows):  # a part's columns stand side by side
+            joined = sp.hstack([rows[block.part] for block in self._blocks], format="csr", dtype=np.float32)
             return make_csr(joined.data, joined.indices.astype(np.int32, copy=False), joined.indptr, shape)
         moved = [
             sp.csr_matrix((X.data, columns[X.indices], X.indptr), shape=shape)
@@ -259,24 +270,41 @@ class TfidfUnion(Parameters):
         """Raises ParamError for a parameter that breaks its rule."""
         self._make_parts()
 
-    def _make_parts(self) -> list[Tfidf]:
+    def _make_parts(self) -> list[UnionPart]:
         parts = self.parts
-        if isinstance(parts, (str, Tfidf)) or not isinstance(parts, Sequence) or not 1 <= len(parts) <= MOST_PARTS:
-            raise ParamError(f"parts must be a list of 1 to {MOST_PARTS} names or Tfidf, but is {parts!r:.100}")
-        made = []
-        for part in parts:
-            if not isinstance(part, Tfidf) and not (isinstance(part, str) and part in NAMED):
-                raise ParamError(f"a part must be a Tfidf or one of {', '.join(NAMED)}, but is {part!r:.100}")
-            params = NAMED[part] if isinstance(part, str) else part.get_params()
-            made.append(Tfidf(**params | {"threads": self.threads}))
-            made[-1].validate()
-            if made[-1].hashing is not None:
-                raise ParamError("a part of a union must have a vocabulary, but one is hashed")
+        if (
+            isinstance(parts, (str, Tfidf, Encoding))
+            or not isinstance(parts, Sequence)
+            or not 1 <= len(parts) <= MOST_PARTS
+        ):
+            raise ParamError(
+                f"parts must be a list of 1 to {MOST_PARTS} names, Tfidf or Encoding, but is {parts!r:.100}"
+            )
+        made = [self._make_part(part) for part in parts]
         if self.weights is not None:
             if isinstance(self.weights, str) or len(self.weights) != len(parts):
                 raise ParamError(f"weights must be {len(parts)} numbers, one for each part, but is {self.weights!r}")
             for weight in self.weights:
                 check_number("weights", weight, 0, above=True)
+        return made
+
+    def _make_part(self, given: Any) -> UnionPart:
+        made: UnionPart
+        if isinstance(given, str) and given in NAMED:
+            made = Tfidf(**NAMED[given])
+        elif isinstance(given, (Tfidf, Encoding)):
+            made = type(given)(**given.get_params())
+        elif is_encoder(given):
+            made = Encoding(given)
+        else:
+            raise ParamError(
+                f"a part must be a Tfidf, an Encoding, an encoder such as svd:256, or one of {', '.join(NAMED)}, "
+                f"but is {given!r:.100}"
+            )
+        made.threads = self.threads
+        made.validate()
+        if made.hashing is not None:
+            raise ParamError("a part of a union must have a vocabulary, but one is hashed")
         return made
 
     def _check_fitted(self) -> None:
@@ -301,22 +329,25 @@ class TfidfUnion(Parameters):
         return Part(arrays, scalars)
 
     @classmethod
-    def from_part(cls, part: Part, *, trust_pattern: bool = False) -> Self:
-        """What `to_part` has written; see `Tfidf.from_part`."""
+    def from_part(cls, part: Part, *, trust_pattern: bool = False, encoder: Any = None) -> Self:
+        """What `to_part` has written; see `Tfidf.from_part` and `Encoding.from_part`."""
         scalars, weights, blocks = (part.scalars.get(name) for name in ("parts", "weights", "blocks"))
         if not isinstance(scalars, list) or not 1 <= len(scalars) <= MOST_PARTS:
             raise ModelCorruptError(f"a union must have 1 to {MOST_PARTS} parts")
         if not all(isinstance(one, dict) for one in scalars):
             raise ModelCorruptError("the parts of a union must be objects")
-        wanted = {f"part{i}_{name}" for i in range(len(scalars)) for name in ("data", "ends", "slots", "idf")}
-        if not set(part.arrays) <= wanted:
-            raise ModelCorruptError(f"a union has no arrays {sorted(set(part.arrays) - wanted)!r:.100}")
-        made = []
-        for i, one in enumerate(scalars):
-            prefix = f"part{i}_"
-            arrays = {n.removeprefix(prefix): a for n, a in part.arrays.items() if n.startswith(prefix)}
+        prefixes = [f"part{i}_" for i in range(len(scalars))]
+        if strange := [name for name in part.arrays if not name.startswith(tuple(prefixes))]:
+            raise ModelCorruptError(f"a union has no arrays {sorted(strange)!r:.100}")
+        made: list[UnionPart] = []
+        for i, (prefix, one) in enumerate(zip(prefixes, scalars, strict=True)):
+            own = Part({n.removeprefix(prefix): a for n, a in part.arrays.items() if n.startswith(prefix)}, one)
             try:
-                made.append(Tfidf.from_part(Part(arrays, one), trust_pattern=trust_pattern))
+                made.append(
+                    Encoding.from_part(own, encoder=encoder)
+                    if "encoding" in one
+                    else Tfidf.from_part(own, trust_pattern=trust_pattern)
+                )
             except ModelError as error:
                 raise type(error)(f"part {i} of the union: {error}") from error
         union = cls(tuple(made), weights=_read_weights(weights, len(made)))
@@ -327,7 +358,7 @@ class TfidfUnion(Parameters):
 class _UnionNames(Sequence[str]):
     """The terms of all parts by column, decoded on demand."""
 
-    def __init__(self, parts: list[Tfidf], columns: list[NDArray[np.int32]], n: int) -> None:
+    def __init__(self, parts: list[UnionPart], columns: list[NDArray[np.int32]], n: int) -> None:
         self._parts = parts
         self._part = np.zeros(n, np.int8)
         self._place = np.zeros(n, np.int32)
@@ -352,7 +383,7 @@ def _read_weights(weights: Any, n_parts: int) -> list[float]:
     return [float(weight) for weight in weights]
 
 
-def _read_blocks(blocks: Any, parts: list[Tfidf]) -> list[_Block]:
+def _read_blocks(blocks: Any, parts: list[UnionPart]) -> list[_Block]:
     if not isinstance(blocks, list) or len(blocks) > _MOST_BLOCKS:
         raise ModelCorruptError(f"the columns of a union must be in at most {_MOST_BLOCKS} blocks")
     found = []

@@ -1,0 +1,358 @@
+"""Dense vectors of texts beside their terms: found, saved, refused and explained."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+import umpteen
+from umpteen import extensions
+from umpteen.cli.main import app
+from umpteen.errors import DataError, ModelCorruptError, ModelError, ModelFormatError, ParamError
+from umpteen.storage.store import Part
+from umpteen.text.encoding import Encoding, open_encoder
+from umpteen.text.features import describe, restore
+from umpteen.text.static import read_safetensors
+from umpteen.text.svd import find_space
+from umpteen.text.union import TfidfUnion
+
+TEXTS = [
+    f"{a} {b}" for a in ("herring quotas", "cod in the sea", "wine taxes", "beer and wine") for b in ["now", "then"]
+] * 5
+LABELS = [["fish"], ["fish"], ["sea"], ["sea"], ["tax"], ["tax"], ["drink"], ["drink", "tax"]] * 5
+
+
+def assert_same(left, right):
+    assert left.shape == right.shape
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
+
+
+def lengths(texts):
+    """An encoder of two numbers."""
+    return np.array([[len(text), text.count("e") + 1.0] for text in texts])
+
+
+# --- svd ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_space_is_that_of_a_whole_decomposition():
+    random = np.random.default_rng(0)
+    low = random.standard_normal((300, 8)) @ (random.standard_normal((8, 120)) * np.linspace(3, 1, 8)[:, None])
+    X = sp.csr_matrix((low * (random.random(low.shape) < 0.5)).astype(np.float32))
+    V = find_space(X, 5, seed=0)
+    _, s, Vt = np.linalg.svd(X.toarray())
+    captured = np.linalg.norm(X @ V, axis=0)
+    np.testing.assert_allclose(V.T @ V, np.eye(5), atol=1e-4)
+    np.testing.assert_allclose(captured, s[:5], rtol=0.005)
+    assert np.abs(np.sum(V[:, 0] * Vt[0])) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_space_of_small_rank_has_no_noise():
+    X = sp.csr_matrix(np.outer(np.arange(1, 30), [1, 2, 0, 3]).astype(np.float32))
+    V = find_space(X, 6, seed=0)
+    assert V.shape == (4, 6)
+    np.testing.assert_allclose(np.abs(V[:, 0]), np.array([1, 2, 0, 3]) / np.sqrt(14), atol=1e-5)
+    assert not V[:, 1:].any()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_same_bytes_for_any_number_of_threads(threads):
+    union = TfidfUnion(["svd:4", "word"], threads=threads)
+    X = union.fit_transform(TEXTS)
+    expected = TfidfUnion(["svd:4", "word"], threads=3)
+    assert_same(X, expected.fit_transform(TEXTS))
+    np.testing.assert_array_equal(union.to_part().arrays["part0_vectors"], expected.to_part().arrays["part0_vectors"])
+
+
+def test_vectors_are_the_rows_times_the_space_and_stand_behind_the_words():
+    union = TfidfUnion(["svd:3", "word"], weights=[3, 4])
+    X = union.fit_transform(TEXTS)
+    encoder = union.parts_[0].encoder_
+    dense = encoder.tfidf.transform(TEXTS).toarray() @ encoder.vectors.astype(np.float64)
+    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+    np.testing.assert_allclose(X[:, -3:].toarray(), 0.6 * dense, atol=1e-6)
+    assert list(union.feature_names_[-3:]) == ["svd:3[0]", "svd:3[1]", "svd:3[2]"]
+    assert union.is_of_meaning(X.shape[1] - 1)
+    assert not union.is_of_meaning(0)
+    one_by_one = sp.vstack([union.transform([text]) for text in TEXTS[:8]]).tocsr()
+    assert_same(one_by_one, union.transform(TEXTS[:8]))
+    assert_same(X, union.transform(iter(TEXTS)))
+
+
+def test_texts_without_words_have_vectors_of_zeros():
+    union = TfidfUnion(["word", "svd:3"]).fit(TEXTS)
+    X, words = union.transform(["", "!!", "zebra", "herring \ud800", "x" * 100_000], return_unknown=True)
+    assert np.isfinite(X.data).all()
+    assert not X[:3].toarray().any()
+    assert np.diff(X.indptr).min() == 3  # dense columns are there all the same
+    assert words.unknown.tolist()[2] == 1
+
+
+@pytest.mark.parametrize("spec", ["svd:0", "svd:x", "svd:99999", "svdd:3", "nothing:here", 3])
+def test_wrong_encoders(spec):
+    with pytest.raises(ParamError):
+        TfidfUnion(["word", spec]).fit(TEXTS)
+
+
+# --- saved models ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("features", [["word", "svd:4"], ["svd:4", "char_wb"], "svd:4"])
+def test_tagger_saved_and_opened(features, tmp_path):
+    tagger = umpteen.Tagger("dismec", features, calibration=0).fit(TEXTS, LABELS)
+    tagger.save(tmp_path / "m")
+    again = umpteen.load(tmp_path / "m", checksums=True)
+    assert again.suggest(TEXTS[:9], top_k=2) == tagger.suggest(TEXTS[:9], top_k=2)
+    parts = {type(part).__name__: part for part in again.features_.parts_}
+    assert not parts["Encoding"].encoder_.vectors.flags.owndata  # a view of the file
+    assert tagger.suggest("cod", top_k=1)[0][0] in ("sea", "fish")
+    assert tagger.suggest("zebra zebra") == []
+
+
+@pytest.mark.parametrize("method", ["dismec", "label-tree", "fastxml", "rxml"])
+def test_reasons_add_up_with_one_line_for_the_meaning(method):
+    tagger = umpteen.Tagger(method, ["word", "svd:4"], calibration=0).fit(TEXTS, LABELS)
+    found = tagger.explain("herring in the sea", "fish")
+    assert sum(value for _, value in found.words) + found.base == pytest.approx(found.explained, abs=1e-4)
+    if method in ("dismec", "label-tree"):
+        assert [word for word, _ in found.words].count("(meaning)") == 1
+    if method == "dismec":
+        assert found.explained == pytest.approx(found.score, abs=1e-4)
+    assert not any("[" in word for word, _ in found.words)
+
+
+def test_grows_and_learns(tmp_path):
+    tagger = umpteen.Tagger("dismec", ["word", "svd:4"], calibration=0).fit(TEXTS, LABELS)
+    before = tagger.features_.n_features_
+    tagger.learn("a goldfish in a bowl", labels=["pet"])
+    assert tagger.features_.n_features_ > before
+    assert tagger.suggest("goldfish bowl", top_k=1)[0][0] == "pet"
+    tagger.save(tmp_path / "m")
+    assert umpteen.load(tmp_path / "m").suggest(TEXTS[:4], top_k=2) == tagger.suggest(TEXTS[:4], top_k=2)
+    tagger.add_labels(["purple zebra", "zebra crossing"], [["zoo"], ["zoo"]])
+    assert "zoo" in [name for name, _ in tagger.suggest("purple zebra", top_k=3)]
+
+
+def test_calibrated_and_described():
+    tagger = umpteen.Tagger("dismec", ["word", "svd:4"]).fit(TEXTS, LABELS)
+    assert tagger.suggest(TEXTS[0])[0][0] == "fish"
+    union = TfidfUnion(["word", Encoding("svd:4", seed=3)])
+    assert describe(union) == {"parts": ["word", {"encoder": "svd:4", "seed": 3}]}
+    assert_same(restore(json.loads(json.dumps(describe(union)))).fit_transform(TEXTS), union.fit_transform(TEXTS))
+
+
+def test_command_line(tmp_path):
+    corpus = tmp_path / "c.jsonl"
+    rows = [{"text": text, "labels": labels} for text, labels in zip(TEXTS, LABELS, strict=True)]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = CliRunner().invoke(
+        app,
+        [
+            "train",
+            str(corpus),
+            "--model",
+            str(tmp_path / "m"),
+            "--method",
+            "dismec",
+            "--features",
+            "word",
+            "--features",
+            "svd:4",
+        ],
+    )
+    assert run.exit_code == 0, run.output
+    assert umpteen.load(tmp_path / "m").features_.parts_[1].n_features_ == 4
+    run = CliRunner().invoke(app, ["train", str(corpus), "--model", str(tmp_path / "n"), "--features", "wort"])
+    assert run.exit_code != 0
+    assert "svd:256" in str(run.exception)
+
+
+def damaged(part, **changes):
+    arrays = part.arrays | {name: array for name, array in changes.items() if isinstance(array, np.ndarray)}
+    return Part(arrays, part.scalars | {k: v for k, v in changes.items() if not isinstance(v, np.ndarray)})
+
+
+def test_damaged_parts_are_refused():
+    part = Encoding("svd:4").fit(TEXTS).to_part()
+    vectors = part.arrays["vectors"]
+    settings = part.scalars["encoding"]
+    bad = vectors.copy()
+    bad[0, 0] = np.nan
+    for wrong in (
+        damaged(part, vectors=bad),
+        damaged(part, vectors=vectors[:-1]),
+        damaged(part, vectors=vectors.astype(np.float32)),
+        damaged(part, more=vectors),
+        damaged(part, encoding=settings | {"encoder": "svd:5"}),
+        damaged(part, encoding=settings | {"encoder": 3}),
+        damaged(part, encoding=settings | {"n_rows": -1}),
+        damaged(part, encoding=None),
+        damaged(part, tfidf=None),
+    ):
+        with pytest.raises(ModelCorruptError):
+            Encoding.from_part(wrong)
+
+
+# --- encoders that a model does not hold --------------------------------------------------------------------------
+
+
+def test_a_function_is_needed_again_and_another_refused(tmp_path, monkeypatch):
+    tagger = umpteen.Tagger("dismec", ["word", lengths], calibration=0).fit(TEXTS, LABELS)
+    tagger.save(tmp_path / "m")
+    again = umpteen.load(tmp_path / "m", encoder=lengths)
+    assert again.suggest(TEXTS[:8], top_k=2) == tagger.suggest(TEXTS[:8], top_k=2)
+    with pytest.raises(ModelFormatError, match="test_encoders.lengths.*encoder="):
+        umpteen.load(tmp_path / "m")
+    with pytest.raises(ModelError, match="other vectors"):
+        umpteen.load(tmp_path / "m", encoder=lambda texts: lengths(texts) * 2)
+    with pytest.raises(ModelError, match="of 2 numbers"):
+        umpteen.load(tmp_path / "m", encoder=lambda texts: np.ones((len(texts), 3)))
+    with pytest.raises(ModelError, match="trained with encoder"):
+        umpteen.load(tmp_path / "m", encoder="svd:2")
+    monkeypatch.setitem(extensions.declared("umpteen.encoders"), "lengths", f"{__name__}:make_lengths")
+    monkeypatch.setenv("UMPTEEN_ENCODER", "lengths:1")
+    assert umpteen.load(tmp_path / "m").suggest(TEXTS[0], top_k=1) == tagger.suggest(TEXTS[0], top_k=1)
+
+
+def make_lengths(argument):
+    assert argument == "1"
+    return lengths
+
+
+def test_what_an_encoder_gives_is_checked():
+    def fit(function):
+        return Encoding(function).fit(TEXTS)
+
+    with pytest.raises(DataError, match="4 vectors"):
+        fit(lambda texts: np.ones(len(texts)))
+    with pytest.raises(DataError, match="4 vectors"):
+        fit(lambda texts: np.ones((1, 3)))
+    with pytest.raises(DataError, match="numbers"):
+        fit(lambda texts: np.array([["a"]] * len(texts)))
+    width_changes = fit(lambda texts: np.ones((len(texts), 2 + (texts[0] == "wide"))))
+    with pytest.raises(DataError, match="2 numbers as before, but gave 3"):
+        width_changes.transform(["wide"])
+    not_a_number = fit(lambda texts: np.array([[np.nan if text == "bad" else 1.0] for text in texts]))
+    with pytest.raises(DataError, match=r"text 2 \('bad'\)"):
+        not_a_number.transform(["a", "b", "bad"])
+
+
+def test_vectors_are_kept_by_content(tmp_path):
+    asked = []
+
+    def counting(texts):
+        asked.extend(texts)
+        return lengths(texts)
+
+    part = Encoding(counting, cache=tmp_path / "vectors.sqlite").fit([])
+    first = part.transform(["a", "bee", "cod"])
+    asked.clear()
+    assert_same(part.transform(["cod", "new", "a"])[[0, 2]], first[[2, 0]])
+    assert asked == ["new"]
+    with pytest.raises(ParamError, match="cache"):
+        open_encoder("svd:3", tmp_path / "vectors.sqlite")
+
+
+def test_sentence_transformers_are_named_with_their_extra(tmp_path):
+    with pytest.raises(ParamError, match="must name a folder"):
+        Encoding("sentence-transformers:/nowhere").fit(TEXTS)
+    try:
+        import sentence_transformers  # noqa: F401
+    except ImportError:
+        with pytest.raises(umpteen.errors.MissingExtraError, match=r"umpteen\[sentence-transformers\]"):
+            Encoding(f"sentence-transformers:{tmp_path}").fit(TEXTS)
+
+
+# --- static vectors -------------------------------------------------------------------------------------------------
+
+
+def write_safetensors(path, **arrays):
+    header, data = {"__metadata__": {"by": "test"}}, b""
+    names = {"float16": "F16", "float32": "F32", "int64": "I64"}
+    for name, array in arrays.items():
+        raw = array.tobytes()
+        places = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": names[array.dtype.name], "shape": list(array.shape), "data_offsets": places}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+WORDS = ["[UNK]", "herring", "cod", "wine", "tax", "##es", "sea"]
+TOKENIZER = {
+    "version": "1.0", "truncation": {"max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
+    "padding": None, "added_tokens": [], "normalizer": {"type": "Lowercase"},
+    "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": None, "decoder": None,
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+              "max_input_chars_per_word": 100, "vocab": {word: i for i, word in enumerate(WORDS)}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pytest.importorskip("tokenizers")
+    vectors = np.random.default_rng(0).standard_normal((len(WORDS), 3)).astype(np.float32)
+    place = tmp_path / "vectors"
+    place.mkdir()
+    write_safetensors(place / "model.safetensors", embeddings=vectors, weights=np.arange(7, dtype=np.float32))
+    (place / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    (place / "tokenizer_config.json").write_text("{}")
+    return place
+
+
+def test_static_vectors_are_means_of_token_vectors(folder, tmp_path):
+    vectors = read_safetensors(folder / "model.safetensors")["embeddings"] * np.arange(7)[:, None]
+    part = Encoding(f"static:{folder}").fit(TEXTS)
+    X = part.transform(["Herring wine herring", "taxes zebra", "zebra", "", "\ud800"]).toarray()
+    for row, ids in zip(X[:2], ([1, 3, 1], [4, 5]), strict=True):
+        mean = vectors[ids].mean(axis=0)
+        np.testing.assert_allclose(row, mean / np.linalg.norm(mean), atol=2e-3)  # of float16
+    assert not X[2:].any()
+    tagger = umpteen.Tagger("dismec", ["word", f"static:{folder}"], calibration=0).fit(TEXTS, LABELS)
+    tagger.save(tmp_path / "m")
+    expected = tagger.suggest(TEXTS[:8], top_k=2)
+    for file in folder.iterdir():
+        file.unlink()
+    assert umpteen.load(tmp_path / "m").suggest(TEXTS[:8], top_k=2) == expected
+
+
+def test_wrong_static_files(folder):
+    def refused(match):
+        with pytest.raises(DataError, match=match):
+            Encoding(f"static:{folder}").fit(TEXTS)
+
+    good = (folder / "model.safetensors").read_bytes()
+    for wrong in (b"", b"\xff" * 20, good[:-1], good[:8] + b"x" + good[9:]):
+        (folder / "model.safetensors").write_bytes(wrong)
+        refused("safetensors")
+    write_safetensors(folder / "model.safetensors", embeddings=np.full((7, 3), np.nan, np.float32))
+    refused("finite")
+    write_safetensors(folder / "model.safetensors", embeddings=np.ones((3, 3), np.float32))
+    refused("7 tokens, but there are 3 vectors")
+    (folder / "model.safetensors").write_bytes(good)
+    pattern = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER | {"pre_tokenizer": pattern}))
+    refused("regular expressions")
+    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER | {"model": {"type": "none"}}))
+    refused("tokenizer is invalid")
+    (folder / "tokenizer.json").unlink()
+    refused("tokenizer")
+
+
+def test_wordllama_as_it_is_installed():
+    pytest.importorskip("tokenizers")
+    import importlib.util
+
+    spec = importlib.util.find_spec("wordllama")
+    if spec is None:
+        pytest.skip("wordllama is not installed")
+    place = spec.submodule_search_locations[0]
+    X = Encoding(f"static:{place}").fit(TEXTS).transform(["fish in the sea", "herring and cod", "a tax on wine"])
+    alike = (X @ X.T).toarray()
+    assert X.shape == (3, 256)
+    assert alike[0, 1] > alike[0, 2]
