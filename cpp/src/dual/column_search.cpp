@@ -32,6 +32,8 @@ constexpr double kCheapShift = 0.2;
 constexpr double kNegligible = 0.1;
 constexpr double kNearTheEnd = 2;
 
+constexpr std::size_t kRowsAhead = 8;  // of the row that is scored again
+
 constexpr std::int64_t kLeastPicked = 100;  // rows that no column reached, looked at one by one
 
 }  // namespace
@@ -229,10 +231,28 @@ void ColumnSearch::visit_candidates(float b, const Visit& visit) {
 
 /// If not all columns were read, rows that may be hits are scored again.
 void ColumnSearch::collect_hits(LabelState& state, float b, bool complete) {
-  visit_candidates(b, [&](std::int32_t row, float score) {
-    const float s = complete ? score + b : formulas_.score(state, row);
-    if (s > hit_above_) state.hits.push_back({row, s});
-  });
+  if (complete) {
+    visit_candidates(b, [&](std::int32_t row, float score) {
+      if (score + b > hit_above_) state.hits.push_back({row, score + b});
+    });
+    return;
+  }
+  // They lie far apart in X: each is fetched while some before it are scored, first where it begins, then its
+  // entries.
+  candidates_.clear();
+  visit_candidates(b, [&](std::int32_t row, float) { candidates_.push_back(row); });
+  const CsrView& X = formulas_.X;
+  const std::size_t n = candidates_.size();
+  for (std::size_t k = 0; k < n; ++k) {
+    if (k + 2 * kRowsAhead < n) __builtin_prefetch(X.indptr + candidates_[k + 2 * kRowsAhead]);
+    if (k + kRowsAhead < n) {
+      const SparseRow ahead = formulas_.row(candidates_[k + kRowsAhead]);
+      __builtin_prefetch(ahead.indices);
+      __builtin_prefetch(ahead.data);
+    }
+    const float score = formulas_.score(state, candidates_[k]);
+    if (score > hit_above_) state.hits.push_back({candidates_[k], score});
+  }
 }
 
 void ColumnSearch::clear_scores() {

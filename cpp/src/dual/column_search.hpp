@@ -80,7 +80,8 @@ class ColumnSearch {
   std::vector<std::int32_t> reached_;  // rows in a column that was read
   std::vector<std::uint8_t> is_reached_;
   std::vector<std::int32_t> found_;
-  Floats scores_;  // all 0 between calls
+  std::vector<std::int32_t> candidates_;  // rows that may be hits
+  Floats scores_;                         // all 0 between calls
   std::vector<double> cumulative_;
   std::vector<std::int32_t> drawn_;
   std::vector<float> sampled_weights_;
