@@ -10,7 +10,10 @@ import scipy.sparse as sp
 
 import umpteen
 from umpteen.errors import DataError, ModelCorruptError, ParamError
+from umpteen.methods import growing
 from umpteen.methods.kept_rows import KEPT_ROWS, KeptRows
+from umpteen.methods.training_data import TrainingData
+from umpteen.methods.trust import draw_to_rest, find_trust
 from umpteen.storage.store import Part, read_version
 from umpteen.text.growing import _make_slots, grow_vocabulary
 
@@ -97,6 +100,33 @@ def test_added_labels_are_scored_as_if_trained_from_the_start(cooking):  # noqa:
 def mean_scores(tagger, texts, names):
     X, model = tagger.vectorize(texts).X, tagger.fitted()
     return np.array([model.predict_topk(X, 1, include=[name])[1].mean() for name in sorted(names)])
+
+
+def test_scores_of_new_labels_are_drawn_towards_rest_by_trust(tiny):
+    data = TrainingData(tiny.X, tiny.Y, 1.0, trust=0.5)
+    n_rows = np.diff(tiny.Y.tocsc().indptr)
+    labels = np.flatnonzero(n_rows > 1)[:3].astype(np.int32)
+    W, bias = sp.csr_matrix(np.ones((3, 2), np.float32)), np.array([-1, 0, 1], np.float32)
+    drawn, rest = draw_to_rest(data, labels, W, bias)
+    trust = 0.5 ** (1 - 1 / n_rows[labels])
+    np.testing.assert_allclose(drawn.toarray(), np.repeat(trust[:, None], 2, 1), rtol=1e-6)
+    np.testing.assert_allclose(rest, (bias + 1) * trust - 1, rtol=1e-6)
+
+
+def test_rows_kept_say_how_far_new_labels_are_trusted(cooking, monkeypatch):  # noqa: F811
+    train, test = cooking
+    base = umpteen.Tagger(umpteen.DiSMEC(), calibration=0, keep_rows=400).fit(train.texts[:4000], train.labels[:4000])
+    new = [["new"] if i < 20 else [] for i in range(40)]
+    found = []
+    monkeypatch.setattr(growing, "find_trust", lambda *given: found.append(find_trust(*given)) or found[-1])
+    trusted = umpteen.Tagger.from_model(base.fitted()).add_labels(train.texts[4000:4040], new, negatives="kept")
+    assert 0.5 <= found[0] < 1
+    monkeypatch.setattr(growing, "find_trust", lambda *given: 1.0)
+    plain = umpteen.Tagger.from_model(base.fitted()).add_labels(train.texts[4000:4040], new, negatives="kept")
+    low, high = (
+        t.fitted().predict_topk(t.vectorize(test.texts[:300]).X, 1, include=["new"])[1] for t in (trusted, plain)
+    )
+    np.testing.assert_allclose(low + 1, found[0] ** (1 - 1 / 20) * (high + 1), atol=5e-3)
 
 
 def test_what_is_too_little_is_refused(tagger, tiny):

@@ -307,6 +307,10 @@ class DiSMEC(DualOneVsRest):
             method.candidate_tree = LabelTree(**LabelTree.from_model(model.candidate_tree).get_params())
         return method
 
+    @property
+    def has_margin(self) -> bool:
+        return self.loss == "squared_hinge"
+
     def correction_cost(self) -> float | None:
         return float(self.C) if self.loss == "squared_hinge" else 1.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +15,10 @@ from umpteen.data.matrix import Csr, as_csr, fingerprint, make_csr
 from umpteen.data.propensity import count_labels
 from umpteen.errors import DataError, ParamError
 from umpteen.memory import check_fits
-from umpteen.methods.kept_rows import KEPT_ROWS
-from umpteen.methods.negatives import KINDS, Background, Negatives, gather_negatives, make_rows
+from umpteen.methods.kept_rows import KEPT_ROWS, KeptRows
+from umpteen.methods.negatives import KINDS, Background, Negatives, gather_negatives, join_negatives, make_rows
 from umpteen.methods.training import Target, check_training, train_tasks
-from umpteen.methods.training_data import TrainingData
+from umpteen.methods.trust import find_trust
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, LinearModel, LinearShard
 from umpteen.storage.names import Names
 from umpteen.storage.saving import shard_name
@@ -52,9 +53,10 @@ def train_new_labels(
     parts = model.parts | {"labels": Part({"counts": np.append(model.train_counts.counts, new_counts)})}
     if grown_names is not None:
         parts["names"] = grown_names.to_part()
-    others = Negatives(make_rows(model.n_features), 1.0)
+    others, kept_rows = Negatives(make_rows(model.n_features), 1.0), None
     if method.needs_negatives:
-        others = gather_negatives(model, X, Y, negatives, background)
+        kept_rows = KeptRows.of(model) if negatives in ("auto", "kept") else None
+        others = gather_negatives(model, X, Y, negatives, background, kept_rows)
         _refuse_without_negatives(new_counts, X.shape[0], others, names, n_old)
     kept = {shard_name(i): part for i, part in enumerate(model.scorer.to_parts())}
     header = {**model.header, "umpteen_version": __version__, "n_labels": n_old + n_new}
@@ -62,22 +64,12 @@ def train_new_labels(
     if target.model_dir is not None:
         old = fingerprint_parts([*kept.values(), *model.parts.values()])
         header["fingerprint"] = {"X": fingerprint(X), "Y": fingerprint(Y), "model": old, "negatives": negatives}
-    data = _join(model, X, Y, others, method.threads)
+    data = join_negatives(model, X, Y, others, method.threads)
     check_fits(method.estimate(data.X, data.Y[:, n_old:]), method.memory_advice)
+    if kept_rows is not None and others.X.shape[0] and method.has_margin:
+        data = replace(data, trust=find_trust(method, model, X, Y, negatives, background, kept_rows))
     tasks = method.plan(data, n_old, len(kept))
     return train_tasks(method, data, tasks, kept, header, parts, target)
-
-
-def _join(model: TrainedModel, X: Csr, Y: Csr, others: Negatives, threads: int | None) -> TrainingData:
-    """The rows given and then the other negatives. Old labels have no rows here; their columns give the new labels
-    the right ids."""
-    n_old, n_rows = model.n_labels, X.shape[0] + others.X.shape[0]
-    steps = model.preprocessing
-    given = steps.transform(X, threads=threads)
-    rows = given if not others.X.shape[0] else as_csr(sp.vstack([given, others.X], format="csr"), "X")
-    indptr = np.append(Y.indptr, np.full(others.X.shape[0], Y.indptr[-1], Y.indptr.dtype))
-    labels = make_csr(Y.data, Y.indices + np.int32(n_old), indptr, (n_rows, n_old + Y.shape[1]))
-    return TrainingData(rows, labels, steps.bias, others.weight)
 
 
 def _refuse_without_rows(counts: NDArray[np.int64], names: Sequence[str] | None, n_old: int) -> None:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from umpteen.data.matrix import Csr, as_csr, make_csr
 from umpteen.methods.kept_rows import KeptRows
+from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel
 from umpteen.trained.model import TrainedModel
 
@@ -56,7 +57,9 @@ class Negatives(NamedTuple):
     weight: float
 
 
-def gather_negatives(model: TrainedModel, X: Csr, Y: Csr, kind: str, background: Background | None) -> Negatives:
+def gather_negatives(
+    model: TrainedModel, X: Csr, Y: Csr, kind: str, background: Background | None, kept: KeptRows | None
+) -> Negatives:
     """The negatives to train new labels against, beside the rows given.
 
     Parameters
@@ -68,6 +71,8 @@ def gather_negatives(model: TrainedModel, X: Csr, Y: Csr, kind: str, background:
     background
         What is known of the features; None takes it from the idf of the model's preprocessing, or, without one,
         from the rows given and the old labels' weights.
+    kept
+        The model's training rows, or some of them; None if it keeps none.
     """
     n_train, n_given = model.train_counts.n_rows, X.shape[0]
     n_plain = int((np.diff(Y.indptr) == 0).sum())
@@ -75,13 +80,13 @@ def gather_negatives(model: TrainedModel, X: Csr, Y: Csr, kind: str, background:
     if kind == "rows" or (kind == "auto" and n_given >= n_train and 10 * n_plain >= n_train):
         return none
     rows, made = [], 0
-    kept = KeptRows.of(model) if kind != "weights" else None
-    if kept is not None:
+    if kept is not None and kind != "weights":
         rows.append(model.preprocessing.transform(kept.X))
+    n_real_parts = len(rows)
     wanted = min(n_train, MOST_DOCUMENTS) - n_plain - sum(part.shape[0] for part in rows)
     if kind != "kept" and wanted > 0:
         rows += make_negatives(model, X, wanted, background)
-        made = sum(part.shape[0] for part in rows[kept is not None :])
+        made = sum(part.shape[0] for part in rows[n_real_parts:])
     if not rows:
         return none
     found: Csr = sp.vstack(rows, format="csr", dtype=np.float32)
@@ -89,6 +94,18 @@ def gather_negatives(model: TrainedModel, X: Csr, Y: Csr, kind: str, background:
     weight = max(1.0, (n_given + n_train) / (n_given + found.shape[0]))
     # The more of them are made, the more each counts.
     return Negatives(as_csr(found, "negatives"), weight * _MADE_WEIGHT ** (made / (made + n_real)))
+
+
+def join_negatives(model: TrainedModel, X: Csr, Y: Csr, others: Negatives, threads: int | None) -> TrainingData:
+    """The rows given and then the other negatives. Old labels have no rows here; their columns give the new labels
+    the right ids."""
+    n_old, n_rows = model.n_labels, X.shape[0] + others.X.shape[0]
+    steps = model.preprocessing
+    given = steps.transform(X, threads=threads)
+    rows = given if not others.X.shape[0] else as_csr(sp.vstack([given, others.X], format="csr"), "X")
+    indptr = np.append(Y.indptr, np.full(others.X.shape[0], Y.indptr[-1], Y.indptr.dtype))
+    labels = make_csr(Y.data, Y.indices + np.int32(n_old), indptr, (n_rows, n_old + Y.shape[1]))
+    return TrainingData(rows, labels, steps.bias, others.weight)
 
 
 def make_negatives(model: TrainedModel, X: Csr, n_rows: int, background: Background | None) -> list[Csr]:

@@ -20,6 +20,7 @@ from umpteen.methods.growing import train_new_labels
 from umpteen.methods.negatives import Background
 from umpteen.methods.training import Target
 from umpteen.methods.training_data import TrainingData
+from umpteen.methods.trust import draw_to_rest
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
 from umpteen.params import check_count
 from umpteen.progress import Listener
@@ -118,12 +119,20 @@ class OneVsRest(LabelBlocks):
     #: Whether a label's weights depend on the rows that lack it.
     needs_negatives: ClassVar[bool] = True
 
+    @property
+    def has_margin(self) -> bool:
+        """Whether rows without a label are trained to a score of -1 or less."""
+        return False
+
     @abc.abstractmethod
     def train_labels(self, data: TrainingData, labels: NDArray[np.int32], resources: Resources) -> LabelWeights:
         """Trains the weights of these labels."""
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
-        return self.pack(data, task.plan, self.train_labels(data, task.plan, resources)).to_part()
+        trained = self.train_labels(data, task.plan, resources)
+        if data.trust < 1:
+            trained = LabelWeights(*draw_to_rest(data, task.plan, trained.W, trained.bias))
+        return self.pack(data, task.plan, trained).to_part()
 
     def labels_of(self, task: Task) -> NDArray[np.int32] | None:
         labels: NDArray[np.int32] = task.plan

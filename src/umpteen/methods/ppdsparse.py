@@ -238,6 +238,10 @@ class PPDSparse(DualOneVsRest):
             token=token,
         )
 
+    @property
+    def has_margin(self) -> bool:
+        return True
+
     def correction_cost(self) -> float | None:
         return None if isinstance(self.tau, str) else 1 / (2 * float(self.tau))
 

@@ -22,6 +22,7 @@ class TrainingData:
     bias: float  # the value of the bias column; 0 if there is none
     negative_weight: float = 1.0  # how many times a row counts for the labels it lacks
     row_costs: NDArray[np.float32] | None = None  # how many times each row counts; None means once
+    trust: float = 1.0  # what the excess of scores over -1 is multiplied by, once trained; see trust.py
 
     @cached_property
     def rows_of(self) -> Any:
