@@ -19,7 +19,7 @@ LOSSES = pytest.mark.parametrize("squared", [True, False], ids=["squared_hinge",
 
 
 def solve(X, Y, *, lambda_=0.01, tau=1.0, bias=1.0, eps=1e-3, prune=0.0, squared=True, samples=0, cutoff=0.01,
-          seed=0, threads=2, max_rounds=200, start=None, ids=None):  # fmt: skip
+          seed=0, threads=2, max_rounds=200, start=None, ids=None, sample_error=0.0):  # fmt: skip
     """The kernel on matrices: (W dense, b, alpha dense, everything it says)."""
     X, columns = as_csr(X, "X"), sp.csc_matrix(Y)
     n_labels = columns.shape[1]
@@ -28,7 +28,7 @@ def solve(X, Y, *, lambda_=0.01, tau=1.0, bias=1.0, eps=1e-3, prune=0.0, squared
     out = _native.solve_ppd(
         offsets(X), X.indices, X.data, X.shape[1], columns.indptr.astype(np.int64), columns.indices.astype(np.int32),
         ids, np.ones(n_labels, np.float32), squared, lambda_, tau, bias, eps, prune, max_rounds, samples, cutoff,
-        seed, keep_alphas=True, threads=threads, **starts,
+        seed, keep_alphas=True, threads=threads, sample_error=sample_error, **starts,
     )  # fmt: skip
     W = sp.csr_matrix(out["weights"], (n_labels, X.shape[1])).toarray().astype(np.float64)
     alpha = sp.csr_matrix(out["alphas"], (n_labels, X.shape[0])).toarray().astype(np.float64)
@@ -197,6 +197,31 @@ def test_a_sampled_search_ends_exactly_and_says_what_it_missed(bibtex):
 
 @pytest.mark.slow
 @LOSSES
+def test_as_many_features_are_drawn_as_the_error_allows(squared):
+    data = sparse_rows()
+    X, Y = unit(data.X), data.Y.toarray() > 0
+    coarse, fine = (solve(X, data.Y, squared=squared, samples=1, sample_error=error) for error in (4.0, 0.05))
+    for solved in (coarse, fine):
+        check_optimum(X, Y, solved, squared=squared)
+    # With an error this small all features are read, as if there were no drawing: only small products are left out.
+    whole = solve(X, data.Y, squared=squared, samples=10**6)
+    np.testing.assert_array_equal(fine[0], whole[0])
+    assert fine[3]["missed"].sum() < coarse[3]["missed"].sum()
+
+
+@pytest.mark.slow
+def test_sampled_searches_end_when_they_find_little(bibtex):
+    train, _ = bibtex
+    rounds = [
+        solve(unit(train.X), train.Y, samples=1, sample_error=error)[3]["rounds"].mean() for error in (0.0, 1.0)
+    ]
+    exact = solve(unit(train.X), train.Y)[3]["rounds"].mean()
+    assert rounds[1] < exact + 2  # they once went on to their limit of ten
+    assert rounds[1] < rounds[0]  # one feature tells little
+
+
+@pytest.mark.slow
+@LOSSES
 def test_a_start_at_the_optimum_is_the_end(bibtex, squared):
     train, _ = bibtex
     X, Y = unit(train.X), train.Y.toarray() > 0
@@ -298,7 +323,8 @@ def test_pruning_drops_small_weights_only(tiny):
 @pytest.mark.parametrize(
     "bad",
     [{"lambda_": -1}, {"lambda_": "much"}, {"tau": 0}, {"tau": np.nan}, {"loss": "logistic"}, {"search": "lucky"},
-     {"eps": 0}, {"prune": -0.1}, {"bias": -1}, {"max_rounds": 0}, {"samples": 0}, {"cutoff": -1}, {"seed": -1}],
+     {"eps": 0}, {"prune": -0.1}, {"bias": -1}, {"max_rounds": 0}, {"samples": 0}, {"samples": "many"},
+     {"sample_error": 0}, {"cutoff": -1}, {"seed": -1}],
 )  # fmt: skip
 def test_parameters_are_checked(tiny, bad):
     (name,) = bad

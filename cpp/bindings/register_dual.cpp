@@ -5,16 +5,14 @@ namespace umpteen {
 
 namespace {
 
-nb::dict solve_dual_binding(const Vector<std::int64_t>& X_indptr, const Vector<std::int32_t>& X_indices,
-                            const Vector<float>& X_data, std::int64_t n_features,
-                            const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
-                            const Vector<std::int32_t>& label_ids, const Vector<float>& positive_cost, bool squared,
-                            double lambda, double tau, double bias, double eps, float prune, int max_rounds,
-                            int samples, float cutoff, std::uint64_t seed,
-                            const std::optional<Vector<std::int64_t>>& start_indptr,
-                            const std::optional<Vector<std::int32_t>>& start_rows,
-                            const std::optional<Vector<float>>& start_alphas, bool keep_alphas, int threads,
-                            const CancelToken* token, const std::optional<Vector<float>>& row_cost) {
+nb::dict solve_dual_binding(
+    const Vector<std::int64_t>& X_indptr, const Vector<std::int32_t>& X_indices, const Vector<float>& X_data,
+    std::int64_t n_features, const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
+    const Vector<std::int32_t>& label_ids, const Vector<float>& positive_cost, bool squared, double lambda,
+    double tau, double bias, double eps, float prune, int max_rounds, int samples, float cutoff, std::uint64_t seed,
+    const std::optional<Vector<std::int64_t>>& start_indptr, const std::optional<Vector<std::int32_t>>& start_rows,
+    const std::optional<Vector<float>>& start_alphas, bool keep_alphas, int threads, const CancelToken* token,
+    const std::optional<Vector<float>>& row_cost, double sample_error) {
   const CsrView X = view_csr(X_indptr, X_indices, X_data, n_features);
   const CsrView labels = view_labels(label_indptr, label_rows, positive_cost, X.n_rows);
   if (static_cast<std::int64_t>(label_ids.size()) != labels.n_rows)
@@ -40,6 +38,7 @@ nb::dict solve_dual_binding(const Vector<std::int64_t>& X_indptr, const Vector<s
       .prune = prune,
       .max_rounds = max_rounds,
       .samples = samples,
+      .sample_error = sample_error,
       .cutoff = cutoff,
       .seed = seed,
       .start_indptr = start.indptr,
@@ -81,7 +80,7 @@ void register_dual(nb::module_& m) {
         nb::arg("max_rounds"), nb::arg("samples"), nb::arg("cutoff"), nb::arg("seed"),
         nb::arg("start_indptr").noconvert() = nb::none(), nb::arg("start_rows").noconvert() = nb::none(),
         nb::arg("start_alphas").noconvert() = nb::none(), nb::arg("keep_alphas") = false, nb::arg("threads") = 1,
-        nb::arg("token") = nb::none(), nb::arg("row_cost").noconvert() = nb::none(),
+        nb::arg("token") = nb::none(), nb::arg("row_cost").noconvert() = nb::none(), nb::arg("sample_error") = 0.0,
         "One elastic-net SVM per label, by coordinate descent in the dual: weights as the parts of a CSR matrix, "
         "biases and "
         "counts.");

@@ -32,12 +32,13 @@ struct DualProblem {
   bool squared;
   double lambda;
   double tau;
-  double bias;     // the value of the constant feature; 0 for none
-  double eps;      // stop at a gap of eps * the primal objective
-  float prune;     // weights smaller than this are dropped
-  int max_rounds;  // searches for violators per label at most
-  int samples;     // features drawn from w for a sampled search; 0 searches exactly
-  float cutoff;    // a sampled search reads no product w_j x_ij smaller than this
+  double bias;              // the value of the constant feature; 0 for none
+  double eps;               // stop at a gap of eps * the primal objective
+  float prune;              // weights smaller than this are dropped
+  int max_rounds;           // searches for violators per label at most
+  int samples;              // features drawn from w for a sampled search; 0 searches exactly
+  double sample_error = 0;  // above 0: as many are drawn as keep a score's expected error below this, if samples > 0
+  float cutoff;             // a sampled search reads no product w_j x_ij smaller than this
   std::uint64_t seed;
   // where to start from: the alphas of each label's rows, rising; may be null
   const std::int64_t* start_indptr;

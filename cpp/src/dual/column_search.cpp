@@ -103,7 +103,8 @@ void ColumnSearch::run(LabelState& state, std::vector<std::int32_t>& features, D
     read_others(state, solution);
     complete = true;
   }
-  collect_hits(state, b, complete);
+  // Sampled scores only name candidates: what is noise would keep a label searching.
+  collect_hits(state, b, complete && state.phase != Phase::kSampled);
   if (complete && state.phase != Phase::kNearest && b > hit_above_) {
     estimate_unreached(state, b);
     state.unreached_loss = state.unreached_bound;
@@ -112,9 +113,9 @@ void ColumnSearch::run(LabelState& state, std::vector<std::int32_t>& features, D
 }
 
 void ColumnSearch::read_features(LabelState& state, std::vector<std::int32_t>& features, DualSolution& solution) {
-  const int samples = formulas_.problem.samples;
-  const bool sampled = state.phase == Phase::kSampled && static_cast<int>(features.size()) > samples;
-  if (sampled) sample_features(state, features);
+  const std::int64_t samples = state.phase == Phase::kSampled ? count_samples(state, features) : 0;
+  const bool sampled = samples > 0 && static_cast<std::int64_t>(features.size()) > samples;
+  if (sampled) sample_features(state, samples, features);
   for (std::size_t k = 0; k < features.size(); ++k)
     read_column(state, features[k], sampled ? sampled_weights_[k] : formulas_.weight(state, as_size(features[k])),
                 solution);
@@ -147,14 +148,24 @@ void ColumnSearch::read_column(const LabelState& state, std::int32_t feature, fl
   control_.check_in(worker_);
 }
 
+/// How many features to draw: the number given, or the paper's 2 |w|² / δ² with the 1-norm of w.
+std::int64_t ColumnSearch::count_samples(const LabelState& state, const std::vector<std::int32_t>& features) const {
+  const double error = formulas_.problem.sample_error;
+  if (error <= 0) return formulas_.problem.samples;
+  double norm = 0;
+  for (const std::int32_t f : features) norm += std::abs(formulas_.weight(state, as_size(f)));
+  const double wanted = std::ceil(2 * std::pow(norm / error, 2));
+  // As many as there are features is as good as all: the caller then reads them without drawing.
+  return static_cast<std::int64_t>(std::clamp(wanted, 1.0, static_cast<double>(features.size() + 1)));
+}
+
 /// Draws features by |w|, so that the mean of the drawn vector is w. `features` becomes those drawn.
-void ColumnSearch::sample_features(LabelState& state, std::vector<std::int32_t>& features) {
-  const int samples = formulas_.problem.samples;
+void ColumnSearch::sample_features(LabelState& state, std::int64_t samples, std::vector<std::int32_t>& features) {
   double total = 0;
   cumulative_.clear();
   for (const std::int32_t f : features) cumulative_.push_back(total += std::abs(formulas_.weight(state, as_size(f))));
   drawn_.assign(features.size(), 0);
-  for (int r = 0; r < samples; ++r) {
+  for (std::int64_t r = 0; r < samples; ++r) {
     const auto at = std::upper_bound(cumulative_.begin(), cumulative_.end(), state.random.unit() * total);
     ++drawn_[std::min(as_size(at - cumulative_.begin()), features.size() - 1)];
   }
@@ -162,7 +173,7 @@ void ColumnSearch::sample_features(LabelState& state, std::vector<std::int32_t>&
   std::size_t n = 0;
   for (std::size_t k = 0; k < drawn_.size(); ++k) {
     if (drawn_[k] == 0) continue;
-    const double w = total / samples * drawn_[k];
+    const double w = total / static_cast<double>(samples) * drawn_[k];
     sampled_weights_.push_back(static_cast<float>(formulas_.weight(state, as_size(features[k])) > 0 ? w : -w));
     features[n++] = features[k];
   }

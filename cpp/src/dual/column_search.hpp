@@ -45,7 +45,8 @@ class ColumnSearch {
   void leave_out(const LabelState& state, float way, std::vector<std::int32_t>& features);
   void read_features(LabelState& state, std::vector<std::int32_t>& features, DualSolution& solution);
   void read_column(const LabelState& state, std::int32_t feature, float w, DualSolution& solution);
-  void sample_features(LabelState& state, std::vector<std::int32_t>& features);
+  std::int64_t count_samples(const LabelState& state, const std::vector<std::int32_t>& features) const;
+  void sample_features(LabelState& state, std::int64_t samples, std::vector<std::int32_t>& features);
   bool look_beyond(LabelState& state, float b, DualSolution& solution);
   void read_others(const LabelState& state, DualSolution& solution);
   bool columns_are_cheaper(float b);

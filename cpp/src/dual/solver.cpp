@@ -11,6 +11,8 @@ namespace umpteen::dual {
 namespace {
 
 constexpr int kMostSampled = 10;  // sampled searches per label
+constexpr double kFewFound =
+    0.05;  // a sampled search that adds no more to the active set than this share is the last
 constexpr int kMostStalls = 8;
 constexpr double kStalled = 0.5;  // a gap above this share of the last one is a stall
 
@@ -168,10 +170,10 @@ void Solver::drop_active_hits(LabelState& state) {
 }
 
 void Solver::absorb_sampled(LabelState& state, DualSolution& solution) {
-  if ((state.hits.empty() && state.unreached.empty()) || solution.rounds >= kMostSampled)
+  const auto found = static_cast<double>(state.hits.size() + state.unreached.size());
+  if (found <= kFewFound * static_cast<double>(state.active.size()) || solution.rounds >= kMostSampled)
     state.phase = Phase::kExact;
-  else
-    renew_active(state, solution);
+  if (found > 0) renew_active(state, solution);
 }
 
 bool Solver::absorb_exact(LabelState& state, DualSolution& solution) {

@@ -79,6 +79,7 @@ def solve_dual(
     threads: int,
     token: _native.CancelToken | None,
     samples: int = 0,
+    sample_error: float = 0.0,
     cutoff: float = 0.0,
     seed: int = 0,
     start: Any = None,
@@ -113,6 +114,7 @@ def solve_dual(
         threads=threads,
         token=token,
         row_cost=data.row_costs,
+        sample_error=sample_error,
     )
 
 

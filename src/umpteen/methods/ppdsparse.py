@@ -65,7 +65,10 @@ class PPDSparse(DualOneVsRest):
         How rows that violate their margin are found: "exact", or "sampled", which reads parts of X until a last exact
         search counts how many it missed (`stats_`).
     samples
-        For a sampled search: how many features are drawn from w. If w has fewer, all are used.
+        For a sampled search: how many features are drawn from w; or "auto": ⌈2‖w‖₁²/δ²⌉, with δ the `sample_error`.
+        If w has fewer features, all are used.
+    sample_error
+        For a sampled search with `samples="auto"`: δ, the expected error of a score, at most.
     cutoff
         For a sampled search: products w_j x_ij smaller than this are not read.
     prune
@@ -127,7 +130,8 @@ class PPDSparse(DualOneVsRest):
         tau: float | str = 0.5,
         loss: str = "squared_hinge",
         search: str = "exact",
-        samples: int = 200,
+        samples: int | str = "auto",
+        sample_error: float = 1.0,
         cutoff: float = 0.01,
         prune: float = 0.001,
         bias: float = 1.0,
@@ -147,6 +151,7 @@ class PPDSparse(DualOneVsRest):
         self.loss = loss
         self.search = search
         self.samples = samples
+        self.sample_error = sample_error
         self.cutoff = cutoff
         self.prune = prune
         self.bias = bias
@@ -176,8 +181,12 @@ class PPDSparse(DualOneVsRest):
         check_number("eps", self.eps, 0, above=True)
         for name in ("prune", "cutoff"):
             check_number(name, getattr(self, name), 0)
-        for name in ("max_rounds", "samples"):
-            check_count(name, getattr(self, name))
+        check_count("max_rounds", self.max_rounds)
+        if not isinstance(self.samples, str):
+            check_count("samples", self.samples)
+        elif self.samples != "auto":
+            raise ParamError(f'samples must be a number or "auto", but is {self.samples!r}')
+        check_number("sample_error", self.sample_error, 0, above=True)
         check_count("seed", self.seed, low=0)
 
     def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
@@ -229,7 +238,7 @@ class PPDSparse(DualOneVsRest):
             eps=float(self.eps),
             prune=float(self.prune),
             max_rounds=int(self.max_rounds),
-            samples=int(self.samples) if self.search == "sampled" else 0,
+            **self.sampling(),
             cutoff=float(self.cutoff),
             seed=int(self.seed),
             start=start,
@@ -241,6 +250,14 @@ class PPDSparse(DualOneVsRest):
     @property
     def has_margin(self) -> bool:
         return True
+
+    def sampling(self) -> dict[str, Any]:
+        """What the kernel is to draw."""
+        if self.search == "exact":
+            return {}
+        if isinstance(self.samples, str):
+            return {"samples": 1, "sample_error": float(self.sample_error)}
+        return {"samples": int(self.samples)}
 
     def correction_cost(self) -> float | None:
         return None if isinstance(self.tau, str) else 1 / (2 * float(self.tau))
