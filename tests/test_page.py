@@ -8,6 +8,8 @@ import shutil
 import pytest
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
+import umpteen
+from umpteen.data.corrections import read_corrections
 from umpteen.serving.app import make_app
 from umpteen.serving.settings import Settings
 
@@ -186,7 +188,7 @@ def test_compare_two_models(page):
 
 def test_find_a_label_and_allow_only_it(page):
     write(page)
-    page.get_by_text("Leave out labels, or allow only some").click()
+    page.get_by_text("Add a label, leave some out, or allow only some").click()
     page.locator("#find").fill("SE")
     page.get_by_role("button", name="only sea").click()
     expect(page.locator(".name")).to_have_text(["sea"])
@@ -232,6 +234,11 @@ def test_everything_works_by_keyboard(page):
     assert outline != "none"
     page.keyboard.press("Enter")
     expect(page.locator("#why-title")).to_have_text(f"Why {first}?")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.className") == "judge accepted"  # the focus is not lost
+    expect(page.get_by_label(f"Right: {first}")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator("#rules button")).to_have_text(first)
@@ -304,3 +311,89 @@ def test_the_reference_reads_well(browser, address):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     context.close()
     assert complaints == []
+
+
+# --- tables and corrections ----------------------------------------------------------------------------------------
+
+
+def label_table(page: Page, name: str, data: bytes) -> None:
+    page.locator("#to-table").click()
+    page.locator("#table-file").set_input_files({"name": name, "mimeType": "text/csv", "buffer": data})
+    page.locator("#table-start").click()
+
+
+def test_a_table_comes_back_with_labels(page, served_models, tmp_path):
+    rows = "".join(f"{i};wine tax or “cod” number {i}\r\n" for i in range(1000))
+    data = f"id;text\r\n{rows}".encode("cp1252")
+    label_table(page, "new.csv", data)
+    button = page.get_by_role("button", name="Download new-labelled.csv")
+    button.wait_for()
+    expect(page.locator("#table-outcome")).to_contain_text("1,000 rows got")
+    with page.expect_download() as got:
+        button.click()
+    got.value.save_as(tmp_path / "got.csv")
+    assert got.value.suggested_filename == "new-labelled.csv"
+    (tmp_path / "in.csv").write_bytes(data)
+    umpteen.label_file(umpteen.load(served_models["tags"]), tmp_path / "in.csv", tmp_path / "out.csv")
+    assert (tmp_path / "got.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
+
+
+def test_an_empty_header_only_or_long_table(page):
+    label_table(page, "head.csv", b"id,text\n")
+    expect(page.locator("#table-outcome")).to_contain_text("0 rows got 0 labels")
+    text = b'"' + b"wine\n" * 30_000 + b'"\n'  # a row of 150,000 characters, longer than a piece
+    label_table(page, "long.csv", b"text\n" + text * 3)
+    expect(page.locator("#table-outcome")).to_contain_text("3 rows got")
+
+
+def test_errors_of_a_table_name_its_line_and_the_nearest_column(browser, address):
+    page = browser.new_page()  # the browser logs refusals as errors
+    page.goto(address)
+    page.locator("body[data-ready]").wait_for()
+    label_table(page, "bad.csv", b"id,text\n1,wine\n2,a,b\n")
+    expect(page.locator("#table-outcome.error")).to_contain_text("bad.csv:3: there must be 2 columns")
+    label_table(page, "other.csv", b"id,texts\n1,wine\n")
+    expect(page.locator("#table-outcome")).to_contain_text("did you mean 'texts'")
+    page.locator("#table-fields").fill("texts")
+    page.locator("#table-start").click()
+    expect(page.locator("#table-outcome")).to_contain_text("1 row got")
+    page.close()
+
+
+def test_corrections_are_collected_and_downloaded(page, tmp_path):
+    write(page, "wine tax")
+    page.get_by_label("Right: wine").click()
+    expect(page.get_by_label("Right: wine")).to_have_attribute("aria-pressed", "true")
+    page.get_by_label("Wrong: fish").click()
+    page.locator("#filter summary").click()
+    page.locator("#find").fill("customs")
+    page.get_by_label("add customs").click()
+    expect(page.locator("li.added .name")).to_have_text("customs")
+    expect(page.locator("#corrections")).to_contain_text("1 text corrected.")
+    page.reload()
+    expect(page.locator("#corrections")).to_contain_text("1 text corrected.")
+    with page.expect_download() as got:
+        page.get_by_role("button", name="Download").click()
+    path = tmp_path / "corrections.jsonl"
+    got.value.save_as(path)
+    (found,) = read_corrections(path)
+    assert (found.text, set(found.right), list(found.wrong)) == ("wine tax", {"wine", "customs"}, ["fish"])
+    page.locator("#top-k").select_option("10")
+    page.get_by_label("Right: wine").click()  # taken back
+    expect(page.get_by_label("Right: wine")).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("button", name="Discard").click()
+    expect(page.locator("#corrections")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_table_view_fits_a_phone(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 360, "height": 740})
+    write(page, "wine tax")
+    page.get_by_label("Right: wine").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    label_table(page, "a.csv", b"text\nwine\n")
+    expect(page.locator("#table-outcome")).to_contain_text("1 row got")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    for selector in ("#table-outcome", ".card p", ".card label"):
+        assert contrast(page, selector) >= 4.5, selector

@@ -1,6 +1,10 @@
 // The page. Labels, words and messages only ever go into textContent, so none of them can become markup.
 
-const $ = (id) => document.getElementById(id);
+import { addedTo, judge, judgment, showCorrections, watchCorrections } from "./corrections.js";
+import { showFacts } from "./facts.js";
+import { $, call, make, number } from "./server.js";
+import { describeTable, prepareTable } from "./table.js";
+
 const state = {
   models: [],
   limits: {},
@@ -10,56 +14,12 @@ const state = {
   round: 0, // number of the request; answers to earlier ones are dropped
 };
 
-// --- the server ---------------------------------------------------------------------------------------------------
-
-async function call(path, body) {
-  const headers = {};
-  const token = sessionStorage.getItem("token");
-  if (token) headers.Authorization = `Bearer ${token}`;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  const answer = await fetch(path, {
-    method: body === undefined ? "GET" : "POST",
-    headers,
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
-  if (answer.status === 401) {
-    await askToken(token !== null);
-    return call(path, body);
-  }
-  if (answer.headers.get("content-type")?.startsWith("image/svg")) return answer.text();
-  const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error?.message ?? `the server answered ${answer.status}`);
-  return found;
-}
-
-let asking = null;
-function askToken(wrong) {
-  asking ??= new Promise((done) => {
-    const dialog = $("ask-token");
-    $("token-wrong").hidden = !wrong;
-    dialog.addEventListener("close", () => {
-      sessionStorage.setItem("token", $("token").value);
-      $("token").value = "";
-      asking = null;
-      done();
-    }, { once: true });
-    dialog.showModal();
-  });
-  return asking;
-}
-
 function complain(error) {
   $("error").textContent = error ? error.message : "";
   $("error").hidden = !error;
 }
 
 // --- small things -------------------------------------------------------------------------------------------------
-
-function make(tag, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-}
 
 function later(work, wait) {
   let timer;
@@ -69,7 +29,6 @@ function later(work, wait) {
   };
 }
 
-const number = new Intl.NumberFormat("en");
 const modelOf = (id) => state.models.find((model) => model.model_id === id);
 const chosen = () => [$("model").value, ...($("other").value ? [$("other").value] : [])];
 const rules = (map, id) => map.get(id) ?? map.set(id, new Set()).get(id);
@@ -153,6 +112,8 @@ function showColumns(columns) {
     part.dataset.model = column.id;
     if (columns.length > 1) part.append(make("h2", { textContent: column.id }));
     part.append(list);
+    const added = addedRows(column.id);
+    if (added.length) part.append(make("ul", { className: "labels" }, ...added));
     if (kept?.length) part.append(belowLabels(kept));
     return part;
   }));
@@ -189,11 +150,35 @@ function labelRow(model, found, other) {
   pick.setAttribute("aria-pressed", picked);
   pick.title = "Which words count for it?";
   pick.addEventListener("click", () => pickLabel(model, found.label));
+  const judges = modelOf(model).input === "text" ? [
+    judgeButton(model, found.label, "accepted", "✓", "Right"), judgeButton(model, found.label, "rejected", "✗", "Wrong"),
+  ] : [];
   const never = make("button", { className: "never", type: "button", textContent: "×", title: "Leave this label out" });
   never.setAttribute("aria-label", `Leave out ${found.label}`);
   never.addEventListener("click", () => leaveOut(found.label));
-  row.append(pick, never);
+  row.append(pick, ...judges, never);
   return row;
+}
+
+function judgeButton(model, label, kind, sign, word) {
+  const on = judgment(model, $("text").value, label) === kind;
+  const button = make("button", { className: `judge ${kind}`, type: "button", textContent: sign, title: `${word}: a correction` });
+  button.setAttribute("aria-label", `${word}: ${label}`);
+  button.setAttribute("aria-pressed", on);
+  button.addEventListener("click", () => judge(model, $("text").value, label, kind));
+  return button;
+}
+
+// Labels that were added to the text by hand.
+function addedRows(model) {
+  return addedTo(model, $("text").value).map((label) => {
+    const undo = make("button", { className: "judge", type: "button", textContent: "×", title: "Take back" });
+    undo.setAttribute("aria-label", `Take back ${label}`);
+    undo.addEventListener("click", () => judge(model, $("text").value, label, "added"));
+    return make("li", { className: "added" },
+      make("span", { className: "pick" }, make("span", { className: "name", textContent: label }),
+        make("span", { className: "shared", textContent: "added" })), undo);
+  });
 }
 
 // Leaves a label out wherever it is shown. Each model gets only labels it knows.
@@ -325,6 +310,17 @@ function highlight(text, spans) {
 
 // --- finding labels -----------------------------------------------------------------------------------------------
 
+// A button that adds a label to the text, where there is one.
+function adding(id, label) {
+  if (modelOf(id).input !== "text" || !$("text").value.trim()) return [];
+  const button = make("button", { type: "button", textContent: "add" });
+  button.setAttribute("aria-label", `add ${label}`);
+  button.addEventListener("click", () => {
+    if (judgment(id, $("text").value, label) !== "added") judge(id, $("text").value, label, "added");
+  });
+  return [button];
+}
+
 async function findLabels() {
   const query = $("find").value.trim();
   const id = $("model").value;
@@ -345,74 +341,18 @@ async function findLabels() {
         });
         return button;
       };
-      return make("li", {}, set(state.only, "only"), set(state.never, "never"),
+      return make("li", {}, ...adding(id, hit.label), set(state.only, "only"), set(state.never, "never"),
         make("span", { textContent: hit.label }),
         make("span", { className: "count", textContent: number.format(hit.count) }));
     });
+    const known = found.results.some((hit) => hit.label === query);
+    const fresh = known ? [] : adding(id, query);
+    if (fresh.length) rows.push(make("li", {}, ...fresh, make("span", { textContent: query }),
+      make("span", { className: "count", textContent: "new" })));
     $("hits").replaceChildren(...(rows.length ? rows : [make("li", { textContent: "no such label" })]));
   } catch (error) {
     complain(error);
   }
-}
-
-// --- about the model ----------------------------------------------------------------------------------------------
-
-function showPairs(list, pairs) {
-  list.replaceChildren(...pairs.flatMap(([key, value]) => [
-    make("dt", { textContent: key }), make("dd", { textContent: String(value ?? "–") }),
-  ]));
-}
-
-const plain = (values) => Object.entries(values).map(([key, value]) => [
-  key, value !== null && typeof value === "object" ? JSON.stringify(value) : value,
-]);
-
-async function showFacts() {
-  const id = $("model").value;
-  const facts = await call(`v1/models/${encodeURIComponent(id)}`);
-  if (id !== $("model").value) return;
-  $("facts-title").textContent = facts.model_id;
-  showPairs($("facts"), [
-    ["Method", `${facts.method} (${facts.family})`],
-    ["Takes", facts.input === "text" ? "texts" : "rows of numbers"],
-    ["Labels", number.format(facts.n_labels)],
-    ["Labels never seen", number.format(facts.labels_without_rows)],
-    ["Features", number.format(facts.n_features)],
-    ["Trained on", `${number.format(facts.n_train_rows)} rows`],
-    ["Size", `${number.format(Math.round(facts.bytes / 1e5) / 10)} MB`],
-    ["Scores", facts.calibrated ? "calibrated probabilities" : "in [0, 1], not calibrated"],
-    ["Changed", new Date(facts.modification_time).toLocaleString()],
-    ["Trained by", `umpteen ${facts.umpteen_version}`],
-  ]);
-  showPairs($("parameters"), plain(facts.parameters));
-  showPairs($("features"), plain(facts.features));
-  $("features-section").hidden = facts.input !== "text";
-  $("frequent").replaceChildren(...facts.most_frequent.map((hit) => make("li", {},
-    `${hit.label} `, make("span", { textContent: number.format(hit.count) }))));
-  showMetrics(facts.metrics);
-  const svg = await call(`v1/models/${encodeURIComponent(id)}/label-frequencies.svg`);
-  const drawing = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
-  if (id === $("model").value) $("frequencies").replaceChildren(document.importNode(drawing, true));
-}
-
-function showMetrics(metrics) {
-  if (!metrics) {
-    $("metrics").replaceChildren(make("p", { className: "hint" }, "Not measured yet. To keep it with the model: ",
-      make("code", { textContent: "umpteen evaluate DIR TEST --keep" })));
-    return;
-  }
-  const keys = Object.keys(metrics).filter((key) => key.includes("@"));
-  const names = [...new Set(keys.map((key) => key.split("@")[0]))];
-  const cuts = [...new Set(keys.map((key) => key.split("@")[1]))];
-  const head = make("tr", {}, make("th", { textContent: "percent" }),
-    ...cuts.map((cut) => make("th", { textContent: `@${cut}`, scope: "col" })));
-  const body = names.map((name) => make("tr", {}, make("th", { textContent: name, scope: "row" }),
-    ...cuts.map((cut) => {
-      const value = metrics[`${name}@${cut}`];
-      return make("td", { textContent: typeof value === "number" ? value.toFixed(1) : "" });
-    })));
-  $("metrics").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)),
-    make("p", { className: "hint", textContent: `On ${number.format(metrics.n_rows ?? 0)} unseen rows.` }));
 }
 
 // --- the whole ----------------------------------------------------------------------------------------------------
@@ -438,18 +378,22 @@ function chooseModel() {
   hideWhy();
   $("find").value = "";
   $("hits").replaceChildren();
+  describeTable(model);
+  showCorrections(chosen().map(modelOf));
 }
 
 function showView() {
   const facts = location.hash === "#facts";
+  const table = location.hash === "#table";
   $("facts-view").hidden = !facts;
-  document.body.classList.toggle("facts-open", facts);
-  $("tag-view").hidden = facts;
-  for (const [link, on] of [[$("to-tag"), !facts], [$("to-facts"), facts]]) {
+  $("table-view").hidden = !table;
+  document.body.classList.toggle("facts-open", facts || table);
+  $("tag-view").hidden = facts || table;
+  for (const [link, on] of [[$("to-tag"), !facts && !table], [$("to-table"), table], [$("to-facts"), facts]]) {
     if (on) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (facts) showFacts().catch(complain);
+  if (facts) showFacts($("model").value).catch(complain);
 }
 
 async function start() {
@@ -473,13 +417,23 @@ async function start() {
     suggest();
     showView();
   });
-  $("other").addEventListener("change", suggest);
+  $("other").addEventListener("change", () => {
+    showCorrections(chosen().map(modelOf));
+    suggest();
+  });
   $("top-k").addEventListener("change", suggest);
   $("threshold").addEventListener("input", () => {
     $("threshold-value").value = Number($("threshold").value).toFixed(2);
     showColumns(shown);
   });
   $("find").addEventListener("input", later(findLabels, 150));
+  prepareTable(() => modelOf($("model").value), () => state.limits);
+  watchCorrections(() => {
+    const focused = document.activeElement.getAttribute("aria-label"); // drawing takes the focus away
+    showColumns(shown);
+    [...document.querySelectorAll(".judge")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
+    showCorrections(chosen().map(modelOf));
+  });
   window.addEventListener("hashchange", showView);
   chooseModel();
   showView();
