@@ -29,9 +29,9 @@ from umpteen.tagging import growing, judging, training
 from umpteen.tagging.explaining import TextExplanation, explain_in_words
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.rows import TextRows, rank_rows
-from umpteen.tagging.storage import PRECOMPUTED, Untrainable, open_features, open_fields, recipe_of
+from umpteen.tagging.storage import PRECOMPUTED, Untrainable, check_stored, open_features, open_fields, recipe_of
 from umpteen.tagging.targets import LabelForm, read_labels
-from umpteen.text.features import TextFeatures
+from umpteen.text.features import TextFeatures, unfitted
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
 
@@ -53,8 +53,9 @@ class Tagger(TaggerParameters):
         budget, most often by comparing methods on held-out texts; `choice_` says which, and why.
     features
         How texts become features: a `Tfidf`; a name, "word" (the default), "pairs", "char" or "char_wb"; an encoder
-        that makes dense vectors, such as "svd:256"; several of these in a list, or a `TfidfUnion`; or "precomputed",
-        to pass rows of numbers (sparse, dense, embeddings) instead of texts.
+        that makes dense vectors, such as "svd:256"; several of these in a list, or a `TfidfUnion`; a transformer by
+        scikit-learn's rules, such as a `TfidfVectorizer` or a `ColumnTransformer`; or "precomputed", to pass rows of
+        numbers (sparse, dense, embeddings) instead of texts.
     calibration : float, int or "auto"
         How to learn which scores mean which probabilities: from rows the model has not seen. A share below 1 holds
         these out of a first model, which is then thrown away; a number of folds from 2 on trains so many models, each
@@ -449,8 +450,11 @@ class Tagger(TaggerParameters):
     # --- save and load -------------------------------------------------------------------------------------------
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
-        """Writes the model directory: method, vocabulary, names, calibration. No pickle."""
-        self.fitted().save(path, overwrite=overwrite)
+        """Writes the model directory: method, vocabulary, names, calibration. No pickle: features of scikit-learn are
+        written by skops, and refused if a type in them is not one that is opened again."""
+        model = self.fitted()
+        check_stored(model, self.features_)
+        model.save(path, overwrite=overwrite)
 
     @classmethod
     def load(
@@ -490,7 +494,7 @@ class Tagger(TaggerParameters):
         open_fields(header, path)
         tagger = cls(
             recipe_of(model, path),
-            PRECOMPUTED if features is None else type(features)(**features.get_params()),
+            PRECOMPUTED if features is None else unfitted(features),
             **{name: header[name] for name in ("calibration", "seed") if name in header},
         )
         try:

@@ -340,7 +340,8 @@ class OpenModel:
                 most_frequent=self._hits(self._most_frequent(_FREQUENT)),
                 labels_without_rows=int((counts == 0).sum()),
                 umpteen_version=str(self.model.header.get("umpteen_version")),
-            )
+            ),
+            enc_hook=repr,  # features of another library
         )
 
     def frequencies(self) -> bytes:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from umpteen.data.tables.fields import Fields
-from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, ParamError
+from umpteen.errors import MissingExtraError, ModelCorruptError, ModelError, ModelFormatError, ParamError
 from umpteen.methods import METHODS, method_of
 from umpteen.methods.base import Method
 from umpteen.storage.store import Part
 from umpteen.text.features import KINDS, TextFeatures
+from umpteen.text.foreign import ForeignFeatures
 from umpteen.trained.header import explain_newer
 from umpteen.trained.model import TrainedModel
 
@@ -76,11 +77,31 @@ def open_fields(header: dict[str, Any], path: object) -> Fields | None:
 
 
 def describe_features(
-    features: TextFeatures | None, calibration: float | str, seed: int, fields: Fields | None
+    features: TextFeatures | None, calibration: float | str, seed: int, fields: Fields | None, *, in_memory: bool
 ) -> tuple[dict[str, Any], dict[str, Part]]:
-    """The manifest entries and the parts that store a tagger with its model."""
-    kind = PRECOMPUTED if features is None else features.name
+    """The manifest entries and the parts that store a tagger with its model. Features that cannot be saved are
+    refused unless the model stays in memory, and then it is one of rows."""
+    part = _store_features(features, in_memory)
+    kind = PRECOMPUTED if features is None or part is None else features.name
     header: dict[str, Any] = {"features": kind, "calibration": calibration, "seed": seed}
     if fields is not None:
         header[FIELDS] = fields.as_dict()
-    return {"text": header}, {} if features is None else {VOCABULARY: features.to_part()}
+    return {"text": header}, {} if part is None else {VOCABULARY: part}
+
+
+def _store_features(features: TextFeatures | None, in_memory: bool) -> Part | None:
+    if features is None:
+        return None
+    try:
+        return features.to_part()
+    except (ModelFormatError, MissingExtraError):
+        if in_memory and isinstance(features, ForeignFeatures):
+            return None  # `check_stored` says why, once the tagger is saved
+        raise
+
+
+def check_stored(model: TrainedModel, features: TextFeatures | None) -> None:
+    """Raises what kept the features from being stored with the model, if something did."""
+    if features is not None and VOCABULARY not in model.parts:
+        features.to_part()
+        raise ModelFormatError("the features could not be saved when this tagger was fitted; fit it again")

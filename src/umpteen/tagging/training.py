@@ -70,7 +70,9 @@ def train(
 ) -> tuple[TrainedModel, Choice | None]:
     """See `Tagger.train`. Returns the model and, with method="auto", what was chosen."""
     method = tagger.check()
-    header, parts = describe_features(features, tagger.calibration, int(tagger.seed), fields)
+    header, parts = describe_features(
+        features, tagger.calibration, int(tagger.seed), fields, in_memory=model_dir is None
+    )
     if model_dir is not None and not is_url(model_dir):
         refuse_finished(model_dir)
     chosen = None

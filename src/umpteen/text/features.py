@@ -1,4 +1,4 @@
-"""What turns texts into rows: one `Tfidf`, or several side by side, and dense vectors."""
+"""What turns texts into rows: a `Tfidf`, several side by side, dense vectors, or another library's transformer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any, TypeAlias
 
 from umpteen.errors import ParamError
 from umpteen.text.encoding import Encoding, is_encoder, name_of
+from umpteen.text.foreign import ForeignFeatures, is_transformer
 from umpteen.text.tfidf import Tfidf
 from umpteen.text.union import NAMED, TfidfUnion
 
-TextFeatures: TypeAlias = Tfidf | TfidfUnion
+TextFeatures: TypeAlias = Tfidf | TfidfUnion | ForeignFeatures
 #: What a saved model may name.
-KINDS: dict[str, type[TextFeatures]] = {Tfidf.name: Tfidf, TfidfUnion.name: TfidfUnion}
+KINDS: dict[str, type[TextFeatures]] = {kind.name: kind for kind in (Tfidf, TfidfUnion, ForeignFeatures)}
 
 
 def make_features(given: Any, threads: int | None = None) -> TextFeatures:
@@ -21,15 +22,22 @@ def make_features(given: Any, threads: int | None = None) -> TextFeatures:
         return type(given)(**given.get_params())
     if isinstance(given, str) and given in NAMED:
         return Tfidf(**NAMED[given], threads=threads)
+    if not isinstance(given, Encoding) and is_transformer(given):
+        return ForeignFeatures(given)
     if isinstance(given, Encoding) or is_encoder(given):
         return TfidfUnion((given,), threads=threads)
     if isinstance(given, Sequence) and not isinstance(given, str):
         return TfidfUnion(tuple(given), threads=threads)
     names = ", ".join(f'"{name}"' for name in NAMED)
     raise ParamError(
-        f'features must be a Tfidf, a TfidfUnion, one of {names}, an encoder such as "svd:256", a list of these, '
-        f'or "precomputed", but is {given!r:.100}'
+        f'features must be a Tfidf, a TfidfUnion, one of {names}, an encoder such as "svd:256", a list of these, a '
+        f'transformer such as TfidfVectorizer(), or "precomputed", but is {given!r:.100}'
     )
+
+
+def unfitted(features: TextFeatures) -> Any:
+    """The same settings, not fitted, as a tagger takes them."""
+    return features.unfitted() if isinstance(features, ForeignFeatures) else type(features)(**features.get_params())
 
 
 def describe(features: TextFeatures) -> dict[str, Any]:
