@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -20,6 +23,7 @@ from umpteen.serving.app import make_app, make_counts
 from umpteen.serving.served import Served, as_time
 from umpteen.serving.settings import Settings
 from umpteen.serving.shared import SharedMemory
+from umpteen.serving.supervisor import Supervisor
 from umpteen.serving.tokens import Tokens
 from umpteen.serving.trial import Outcome, explain_failure, try_model
 from umpteen.serving.versions import candidates, digest, sign
@@ -142,6 +146,30 @@ def test_a_model_that_never_comes_back_is_a_reason_to_be_replaced(served_models)
         assert app.counts.last_beat == before
         go.set()
         assert wait_for(lambda: app.counts.last_beat > before, 5)
+
+
+def test_what_changes_while_a_worker_starts_reaches_it(served_models):
+    """Tokens that were taken back must not live on in a worker that was being started."""
+    settings = Settings({"tags": served_models["tags"]}, token="first-token")
+    supervisor = Supervisor(settings, None, dict(settings.models))
+    others: list[threading.Thread] = []
+
+    class Starting:
+        def __init__(self, target, args) -> None:
+            self.args = args
+
+        def start(self) -> None:
+            others.append(threading.Thread(target=supervisor._hand_out_tokens, args=(Tokens.of("second-token"),)))
+            others[0].start()
+            others[0].join(0.3)
+
+    ours, theirs = SPAWN.Pipe()
+    kept = SPAWN.Pipe()  # the supervisor closes its copy of the worker's end
+    supervisor._context = SimpleNamespace(Pipe=lambda: (ours, kept[0]), Process=Starting)
+    supervisor._start(0, supervisor._rows[0])
+    others[0].join()
+    assert theirs.poll(5)
+    assert theirs.recv() == ("tokens", Tokens.of("second-token"))
 
 
 # --- models --------------------------------------------------------------------------------------------------------
@@ -346,6 +374,61 @@ def test_what_is_still_changing_is_not_tried(two, tmp_path):
     assert len(looks.tried) == 3
 
 
+def test_what_never_stays_the_same_is_tried_from_time_to_time(two, tmp_path):
+    """As under `umpteen learn` in a loop, faster than the checks."""
+    path = tmp_path / "m"
+    shutil.copytree(two[0], path)
+    looks = Looks(path, [Outcome(None, "damaged", "half of a copy")])
+    weights = next(path.glob("*/weights.npy"))
+    tried = []
+    for number in range(1, 30):
+        weights.touch()
+        looks.look(1)
+        if len(tried) < len(looks.tried):
+            tried.append(number)
+    assert tried == [8, 16, 24]  # a failure, then a success, after which it counts anew
+    assert looks.opened == ["m", "m"]
+
+
+def test_a_version_that_is_being_written_does_not_hide_a_whole_one(two, tmp_path):
+    place = tmp_path / "m"
+    shutil.copytree(two[0], place / "v1")
+    looks = Looks(place, [])
+    shutil.copytree(two[0], place / "v3")
+    shutil.copytree(two[0], place / "v2")
+    for _ in range(3):
+        next((place / "v3").glob("*/weights.npy")).touch()
+        looks.look(1)
+    assert looks.opened == ["v2"]
+    looks.look()
+    assert looks.opened == ["v2", "v3"]
+
+
+@pytest.mark.slow
+def test_workers_change_to_a_model_together_or_not_at_all(two, tmp_path):
+    sea, ocean = two
+    path = tmp_path / "m"
+    shutil.copytree(sea, path)
+    with serving(str(path), "--workers", "2", "--watch", "0.2") as server, contextlib.ExitStack() as stack:
+        assert wait_for(lambda: server.metric("umpteen_workers") == 2)
+        clients = [stack.enter_context(server.client()) for _ in range(12)]  # some at each worker
+
+        def versions() -> set[str]:
+            return {ask(client)[1] for client in clients}
+
+        assert versions() == {digest(sea)}
+        worker = children_of(server.process.pid)[0]
+        before = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (3, before[1]))  # it cannot open a file
+        umpteen.load(ocean).save(path, overwrite=True)
+        assert wait_for(lambda: server.logged("m: the changed model cannot be used"))
+        assert versions() == {digest(sea)}
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, before)
+        server.process.send_signal(signal.SIGHUP)
+        assert wait_for(lambda: server.logged("m: reloaded"))
+        assert wait_for(lambda: versions() == {digest(ocean)})
+
+
 def test_workers_open_only_the_version_that_was_tried(two, tmp_path):
     sea, ocean = two
     path = tmp_path / "m"
@@ -357,9 +440,16 @@ def test_workers_open_only_the_version_that_was_tried(two, tmp_path):
     served = Served("m", str(path), looks.settings, looks.counts)
     umpteen.load(ocean).save(path, overwrite=True)  # between the trial and the worker
     with pytest.raises(umpteen.errors.ModelChangedError, match=f"{digest(sea)} was tried, but now .*{digest(ocean)}"):
-        served.reopen(str(path), digest(sea))
+        served.prepare(str(path), digest(sea))
+    served.settle(True)
     assert served.model.version == digest(sea)
-    served.reopen(str(path), digest(ocean))
+    served.prepare(str(path), digest(ocean))
+    served.settle(False)
+    served.settle(True)
+    assert served.model.version == digest(sea)
+    served.prepare(str(path), digest(ocean))
+    assert served.model.version == digest(sea)
+    served.settle(True)
     assert served.model.version == digest(ocean)
 
 

@@ -394,6 +394,7 @@ class Served:
         self.id = model_id
         self._threads, self._verify = settings.kernel_threads, settings.verify
         self.model = OpenModel(path, self._threads, verify=self._verify)
+        self._next: OpenModel | None = None
         limits = {"max_waiting": settings.max_waiting, "timeout": settings.timeout}
         self.suggestions: Lane[SuggestJob] = Lane(
             model_id,
@@ -417,10 +418,16 @@ class Served:
         model = self.model
         return [_outcome(ask, model) for ask in asked]
 
-    def reopen(self, path: str, version: str) -> None:
-        """Replaces the current model by the version of a directory that was tried. The current one answers until
-        then, and stays if that fails."""
-        self.model = OpenModel(path, self._threads, verify=self._verify, expected=version)
+    def prepare(self, path: str, version: str) -> None:
+        """Opens the version of a directory that was tried. The current one answers until `settle`."""
+        self._next = None  # no third one in memory
+        self._next = OpenModel(path, self._threads, verify=self._verify, expected=version)
+
+    def settle(self, use: bool) -> None:
+        """Uses what was prepared, if anything was, or drops it."""
+        if use and self._next is not None:
+            self.model = self._next
+        self._next = None
 
     async def close(self) -> None:
         await self.suggestions.close()

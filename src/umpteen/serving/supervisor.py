@@ -150,18 +150,19 @@ class Supervisor:
 
     def _start(self, number: int, row: _Row) -> None:
         ours, theirs = self._context.Pipe()
-        arguments = (self._settings, self._holder, self._memory, number, self._watcher.paths, self._tokens, theirs)
-        process = self._context.Process(target=work, args=arguments)
-        self._counts[number].stopped()
-        try:
-            process.start()
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        now = time.monotonic()
-        row.worker = _Worker(process, ours, now, now)
+        with self._lock:  # what changes between here and the last line is sent to the worker, in that order
+            arguments = (self._settings, self._holder, self._memory, number, self._watcher.paths, self._tokens, theirs)
+            process = self._context.Process(target=work, args=arguments)
+            self._counts[number].stopped()
+            try:
+                process.start()
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
+            now = time.monotonic()
+            row.worker = _Worker(process, ours, now, now)
 
     def _ended(self, number: int, row: _Row, worker: _Worker) -> None:
         worker.process.join()
@@ -258,7 +259,8 @@ class Supervisor:
         return try_model(self._context, path, verify=verify, seconds=self._settings.reload_timeout)
 
     def _spread(self, model: str, path: str, version: str) -> list[Outcome]:
-        """Makes every worker open a version of a model; the outcome of each. Called in the watcher's thread."""
+        """Makes every worker open a version of a model, and then, if all of them could, use it; the outcome of each.
+        Called in the watcher's thread."""
         with self._lock:
             self._asked += 1
             self._opened.clear()
@@ -267,9 +269,13 @@ class Supervisor:
             self._lock.wait_for(lambda: not self._waiting, timeout=self._settings.reload_timeout)
             late, self._waiting = sorted(self._waiting), set()
             found = [self._opened[number] for number in sorted(self._opened)]
-        return found + [
-            Outcome(None, "stuck", f"{path}: worker {number} could not open the model in time") for number in late
-        ]
+            found += [
+                Outcome(None, "stuck", f"{path}: worker {number} could not open the model in time") for number in late
+            ]
+            use = all(outcome.version is not None for outcome in found)
+            for row in self._rows:
+                self._send(row, ("settle", model, use))
+        return found
 
     def _receive(self, number: int, worker: _Worker) -> None:
         try:
@@ -285,9 +291,10 @@ class Supervisor:
                 self._lock.notify_all()
 
     def _hand_out_tokens(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-        for row in self._rows:
-            self._send(row, ("tokens", tokens))
+        with self._lock:
+            self._tokens = tokens
+            for row in self._rows:
+                self._send(row, ("tokens", tokens))
 
     def _send(self, row: _Row, message: tuple[Any, ...]) -> bool:
         if row.worker is None:

@@ -1,7 +1,7 @@
 """Watches the model directories and the token file, in a thread of the supervisor.
 
 A directory that has changed and then stayed the same from one check to the next is tried (`trial.py`), and opened by
-all workers if it can be used. Nothing found there, and no error here, stops the watching: it is logged and counted,
+all workers if it can be used. One that changes again and again is tried from time to time. Nothing found there, and no error here, stops the watching: it is logged and counted,
 and the next check follows.
 """
 
@@ -26,6 +26,9 @@ from umpteen.serving.versions import candidates, digest, same_directory, sign
 
 #: Seconds until an unusable model is tried again although nothing has changed; doubled each time.
 _AGAIN, _AGAIN_AT_MOST = 10.0, 600.0
+#: Checks after which a model that never stays the same is tried, and then after twice as many, and so on. Opening sees
+#: one version or fails, so this is safe; it only finds unfinished copies more often.
+_RESTLESS = 8
 
 #: Tries a directory; opens the version that was tried in all workers and returns the outcomes.
 Try = Callable[[str, bool], Outcome]
@@ -46,7 +49,7 @@ class _State:
     path: str
     signature: Any
     version: str | None
-    seen: dict[str, Any] = field(default_factory=dict)
+    seen: dict[str, tuple[Any, int]] = field(default_factory=dict)  # signatures, and for how many checks they changed
     failures: dict[str, _Failure] = field(default_factory=dict)
     failing: bool = False
 
@@ -136,9 +139,8 @@ class Watcher:
                     self._counts.reload_recovered(model)
                 break
             if not always:
-                if state.seen.get(path) != signature:
-                    state.seen[path] = signature
-                    break  # it may still be changing
+                if not _has_settled(state, path, signature):
+                    continue  # it may be written for hours; what is below it may be whole meanwhile
                 if not _is_due(state.failures.get(path), signature):
                     continue
             if outcome is None:
@@ -160,6 +162,7 @@ class Watcher:
                 return False
         state.signature, state.version = signature, version
         state.failures.clear()
+        state.seen.clear()
         state.failing = False
         self._counts.reloaded(model, "done")
         note(
@@ -209,6 +212,17 @@ def _look(path: str) -> tuple[Any, Outcome | None]:
     except (OSError, UmpteenError) as error:
         reason, message = explain_failure(error)
         return (reason, message), Outcome(None, reason, message)
+
+
+def _has_settled(state: _State, path: str, signature: Any) -> bool:
+    """Whether a directory is as it was at the last check, or has been changing for so long that it is tried anyway."""
+    before, changes = state.seen.get(path, (None, 0))
+    if before == signature:
+        state.seen[path] = signature, 0
+        return True
+    changes += 1
+    state.seen[path] = signature, changes
+    return changes >= _RESTLESS and changes & (changes - 1) == 0
 
 
 def _is_due(failure: _Failure | None, signature: Any) -> bool:

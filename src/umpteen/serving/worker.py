@@ -1,8 +1,9 @@
 """A worker: a process that answers requests until its supervisor ends it or dies.
 
-uvicorn runs the event loop and the application; connections are ours (`connection.py`). The supervisor sends two
-kinds of message, each a tuple: open a version of a model, and use other tokens. The worker replies to the first with
-the outcome, and sends nothing else: signs of life are in shared memory, where no reader has to keep up.
+uvicorn runs the event loop and the application; connections are ours (`connection.py`). The supervisor sends three
+kinds of message, each a tuple: open a version of a model; use or drop what was opened, when all workers have replied;
+and use other tokens. The worker replies to the first with the outcome, and sends nothing else: signs of life are in
+shared memory, where no reader has to keep up.
 """
 
 from __future__ import annotations
@@ -138,16 +139,17 @@ class Server(uvicorn.Server):
             return
         if message[0] == "tokens":
             self._gate.tokens = message[1]
-        else:
-            task = asyncio.create_task(self._open(channel, *message[1:]))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            return
+        handle = self._settle(*message[1:]) if message[0] == "settle" else self._open(channel, *message[1:])
+        task = asyncio.create_task(handle)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _open(self, channel: Channel, asked: int, model: str, path: str, version: str) -> None:
         async with self._opening:
             served = self._gate.api.models[model]
             try:
-                await asyncio.to_thread(served.reopen, path, version)
+                await asyncio.to_thread(served.prepare, path, version)
             except BaseException as error:
                 reason, message = explain_failure(error)
                 log.debug("%s cannot be opened: %s", model, message)
@@ -155,4 +157,8 @@ class Server(uvicorn.Server):
                 if not isinstance(error, Exception):
                     raise
             else:
-                channel.send((asked, None, served.model.version))
+                channel.send((asked, None, version))
+
+    async def _settle(self, model: str, use: bool) -> None:
+        async with self._opening:  # after what is being opened, if that takes longer than the others waited
+            self._gate.api.models[model].settle(use)
