@@ -77,7 +77,7 @@ class Directory:
             value = choices.pick((0, 1, -1, 2**31 - 1, -(2**31), 0x7C00, 0x7E00, 0x7FC00000, 0x7F800000, 255, 2**40))
             content[at : at + width] = struct.pack("<q", value)[: len(content[at : at + width])]
         elif kind in ("json", "number"):
-            with contextlib.suppress(ValueError, RecursionError):
+            with contextlib.suppress(ValueError, RecursionError, OverflowError):  # of numbers that are no float
                 manifest = json.loads(content)
                 what = (change_json if kind == "json" else change_number)(manifest, choices)
                 content = bytearray(to_json(manifest))
