@@ -151,8 +151,8 @@ class Supervisor:
     def _start(self, number: int, row: _Row) -> None:
         ours, theirs = self._context.Pipe()
         with self._lock:  # what changes between here and the last line is sent to the worker, in that order
-            arguments = (self._settings, self._holder, self._memory, number, self._watcher.paths, self._tokens, theirs)
-            process = self._context.Process(target=work, args=arguments)
+            given = self._settings, self._holder, self._memory, number, self._watcher.paths, self._tokens, theirs
+            process = self._context.Process(target=work, args=given)
             self._counts[number].stopped()
             try:
                 process.start()

@@ -1,8 +1,8 @@
 """Watches the model directories and the token file, in a thread of the supervisor.
 
 A directory that has changed and then stayed the same from one check to the next is tried (`trial.py`), and opened by
-all workers if it can be used. One that changes again and again is tried from time to time. Nothing found there, and no error here, stops the watching: it is logged and counted,
-and the next check follows.
+all workers if it can be used. One that changes again and again is tried from time to time. Nothing found there, and
+no error here, stops the watching: it is logged and counted, and the next check follows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from umpteen.serving.versions import candidates, digest, same_directory, sign
 
 #: Seconds until an unusable model is tried again although nothing has changed; doubled each time.
 _AGAIN, _AGAIN_AT_MOST = 10.0, 600.0
-#: Checks after which a model that never stays the same is tried, and then after twice as many, and so on. Opening sees
-#: one version or fails, so this is safe; it only finds unfinished copies more often.
+#: Checks after which a model that never stays the same is tried, and then after twice as many, and so on. Opening
+#: sees one version or fails, so this is safe; it only finds unfinished copies more often.
 _RESTLESS = 8
 
 #: Tries a directory; opens the version that was tried in all workers and returns the outcomes.
@@ -215,7 +215,7 @@ def _look(path: str) -> tuple[Any, Outcome | None]:
 
 
 def _has_settled(state: _State, path: str, signature: Any) -> bool:
-    """Whether a directory is as it was at the last check, or has been changing for so long that it is tried anyway."""
+    """Whether a directory is as it was at the last check, or has changed for so long that it is tried anyway."""
     before, changes = state.seen.get(path, (None, 0))
     if before == signature:
         state.seen[path] = signature, 0
