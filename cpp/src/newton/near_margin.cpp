@@ -217,12 +217,13 @@ class NearMarginNewton {
   /// Begins at a combination u p + v g of the two means, or at the bias alone.
   void begin_between_means(PanelLabel& label, std::int64_t lane, const StartProducts& at) {
     // Means that are nearly parallel would need huge u and v of opposite signs. Then, and where weights are to be
-    // few, the bias alone puts all negatives on their margin.
+    // few, the bias alone puts all negatives a little beyond their margin: on it, all would count as near.
     constexpr double kParallel = 1e-2;
+    constexpr float kBeyondMargin = 1.1F;
     const double gg = mean_.squared + problem_.bias * problem_.bias;
     const double det = at.pp * gg - at.pg * at.pg;
     if (det <= kParallel * at.pp * gg || penalty_ == Penalty::kL1) {
-      begin_at(label, lane, 0, 0, bias_ > 0 ? -1 / bias_ : 0.0F);
+      begin_at(label, lane, 0, 0, bias_ > 0 ? -kBeyondMargin / bias_ : 0.0F);
       return;
     }
     // The mean of the label's rows is to score 1. Aiming the mean of all rows far beyond the margin of -1 leaves few

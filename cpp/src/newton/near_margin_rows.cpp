@@ -227,16 +227,19 @@ int NearMarginRows::compute_newton_direction() {
   return steps;
 }
 
-/// With an L1 penalty: coordinate descent on the quadratic model of the loss plus the penalty of w + d, sweeping over
-/// all features once and then over those that are not at rest at 0.
+/// With an L1 penalty: coordinate descent on the quadratic model of the loss plus the penalty of w + d, over the
+/// features that have a weight or whose slope is too steep to stay at 0. The others stay there for this step: should
+/// it make them too steep, the next one takes them in.
 int NearMarginRows::compute_sparse_direction() {
-  gather_columns();
   const std::size_t n = as_size(n_local_) + 1;
+  order_.clear();
+  for (std::size_t f = 0; f + 1 < n; ++f)
+    if (w_[f] != 0 || gradient_[f] != 0) order_.push_back(static_cast<std::int32_t>(f));
+  if (bias_ > 0) order_.push_back(static_cast<std::int32_t>(n - 1));
+  gather_columns();
   direction_.assign(n, 0.0F);
-  change_.assign(active_.size(), 0.0F);
+  force_.assign(active_.size(), 0.0F);
   rest_change_ = 0;
-  order_.resize(bias_ > 0 ? n : n - 1);
-  std::iota(order_.begin(), order_.end(), 0);
   const double enough = kDirectionAccuracy * gradient_length();
   int sweeps = 0;
   for (; sweeps < kMostSweeps; ++sweeps) {
@@ -247,58 +250,73 @@ int NearMarginRows::compute_sparse_direction() {
   return sweeps;
 }
 
-/// The active rows by columns, the bias's last.
+/// The columns of the features in order_, over the active rows.
 void NearMarginRows::gather_columns() {
-  const std::size_t n = as_size(n_local_) + 1;
+  const std::size_t n = order_.size();
+  column_of_.resize(std::max(column_of_.size(), as_size(n_local_) + 1), -1);
+  for (std::size_t c = 0; c < n; ++c) column_of_[as_size(order_[c])] = static_cast<std::int32_t>(c);
+  entries_.clear();
   column_ptr_.assign(n + 1, 0);
-  for (const std::int32_t k : active_)
-    for (std::int64_t i = 0; i < rows_[as_size(k)].n; ++i) ++column_ptr_[as_size(rows_[as_size(k)].indices[i]) + 1];
-  if (bias_ > 0) column_ptr_[n] = static_cast<std::int64_t>(active_.size());
-  for (std::size_t f = 0; f < n; ++f) column_ptr_[f + 1] += column_ptr_[f];
-  columns_.resize(as_size(column_ptr_[n]));
-  std::vector<std::int64_t> at(column_ptr_.begin(), column_ptr_.end() - 1);
+  factors_.resize(active_.size());
   for (std::size_t a = 0; a < active_.size(); ++a) {
     const Row& row = rows_[as_size(active_[a])];
-    const auto place = static_cast<std::int32_t>(a);
-    for (std::int64_t i = 0; i < row.n; ++i) columns_[as_size(at[as_size(row.indices[i])]++)] = {place, row.data[i]};
-    if (bias_ > 0) columns_[as_size(at[n - 1]++)] = {place, bias_};
+    factors_[a] = row.factor;
+    for (std::int64_t i = 0; i < row.n; ++i) {
+      const std::int32_t column = column_of_[as_size(row.indices[i])];
+      if (column < 0) continue;
+      entries_.push_back({column, {static_cast<std::int32_t>(a), row.data[i]}});
+      ++column_ptr_[as_size(column) + 1];
+    }
+    if (bias_ > 0) {
+      entries_.push_back({static_cast<std::int32_t>(n - 1), {static_cast<std::int32_t>(a), bias_}});
+      ++column_ptr_[n];
+    }
   }
+  for (const std::int32_t f : order_) column_of_[as_size(f)] = -1;
+  for (std::size_t c = 0; c < n; ++c) column_ptr_[c + 1] += column_ptr_[c];
+  columns_.resize(entries_.size());
+  curvatures_.assign(n, kLeastCurvature);
+  std::vector<std::int64_t> at(column_ptr_.begin(), column_ptr_.end() - 1);
+  for (const auto& [column, entry] : entries_) {
+    columns_[as_size(at[as_size(column)]++)] = entry;
+    curvatures_[as_size(column)] += double{factors_[as_size(entry.first)]} * entry.second * entry.second;
+  }
+  for (std::size_t c = 0; c < n; ++c) {
+    const double x = mean_at(order_[c]);
+    curvatures_[c] += rest_curvature_ * x * x;
+  }
+  listed_.resize(n);
+  std::iota(listed_.begin(), listed_.end(), 0);
 }
 
-/// Moves each listed feature's weight to the least of the model along it. Features that are and stay 0 leave the
+/// Moves the weight of each listed column to the least of the model along it. Features that are and stay 0 leave the
 /// list. Returns the sum of squared violations.
 double NearMarginRows::sweep_columns() {
-  const std::size_t n = as_size(n_local_) + 1;
   double violation = 0;
   double rest_change = rest_change_;
   std::size_t kept = 0;
-  for (const std::int32_t f : order_) {
-    const std::size_t j = as_size(f);
-    double slope = loss_[j];
-    double curvature = kLeastCurvature;
-    for (std::int64_t e = column_ptr_[j]; e < column_ptr_[j + 1]; ++e) {
-      const auto [place, x] = columns_[as_size(e)];
-      const float scaled = rows_[as_size(active_[as_size(place)])].factor * x;
-      slope += double{scaled} * change_[as_size(place)];
-      curvature += double{scaled} * x;
-    }
-    const double rest_x = j + 1 == n ? bias_ : local_mean_[j];
-    slope += rest_curvature_ * rest_x * rest_change;
-    curvature += rest_curvature_ * rest_x * rest_x;
+  for (const std::int32_t c : listed_) {
+    const std::size_t j = as_size(order_[as_size(c)]);
+    const auto* begin = columns_.data() + column_ptr_[as_size(c)];
+    const auto* end = columns_.data() + column_ptr_[as_size(c) + 1];
+    const double rest_x = mean_at(order_[as_size(c)]);
+    const double curvature = curvatures_[as_size(c)];
+    double slope = loss_[j] + rest_curvature_ * rest_x * rest_change;
+    for (const auto* e = begin; e < end; ++e) slope += double{e->second} * force_[as_size(e->first)];
     const float here = w_[j] + direction_[j];
     const float wrong = least_gradient(penalty_, here, static_cast<float>(slope));
     if (here == 0 && wrong == 0) continue;
-    order_[kept++] = f;
+    listed_[kept++] = c;
     violation += double{wrong} * wrong;
     const float next = soften(static_cast<float>(here - slope / curvature), static_cast<float>(1 / curvature));
     const float step = next - here;
     if (step == 0) continue;
     direction_[j] = next - w_[j];
-    for (std::int64_t e = column_ptr_[j]; e < column_ptr_[j + 1]; ++e)
-      change_[as_size(columns_[as_size(e)].first)] += step * columns_[as_size(e)].second;
+    for (const auto* e = begin; e < end; ++e)
+      force_[as_size(e->first)] += step * factors_[as_size(e->first)] * e->second;
     rest_change += rest_x * step;
   }
-  order_.resize(kept);
+  listed_.resize(kept);
   rest_change_ = rest_change;
   return violation;
 }

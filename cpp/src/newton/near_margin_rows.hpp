@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "../as_size.hpp"
 #include "umpteen/aligned.hpp"
 #include "umpteen/newton_near_margin.hpp"
 #include "umpteen/simd.hpp"
@@ -64,6 +65,7 @@ class NearMarginRows {
   bool take_step();
   std::pair<double, double> line_derivatives(double at, double linear, float rest_slope) const;
 
+  float mean_at(std::int32_t feature) const { return feature == n_local_ ? bias_ : local_mean_[as_size(feature)]; }
   float dot(const Row& row, const float* v) const {
     if (row.packed != nullptr) return kernels_.dot_packed(row.packed, row.n, v) * unpack_;
     return kernels_.dot_sparse(row.indices, row.data, row.n, v);
@@ -105,11 +107,17 @@ class NearMarginRows {
   Floats local_mean_, w_, loss_, correction_, gradient_, direction_;
   std::vector<std::int32_t> active_;  // places of rows with m > 0
 
-  Floats residual_, search_, product_;    // of conjugate gradients
-  std::vector<std::int64_t> column_ptr_;  // of coordinate descent
-  std::vector<std::pair<std::int32_t, float>> columns_;
-  std::vector<std::int32_t> order_;
-  Floats change_;           // of the active rows' scores
+  Floats residual_, search_, product_;  // of conjugate gradients
+
+  // of coordinate descent
+  std::vector<std::int32_t> order_;                      // the features that may move
+  std::vector<std::int32_t> listed_;                     // those of order_ that have not come to rest at 0
+  std::vector<std::int32_t> column_of_;                  // place in order_ by feature; -1 elsewhere and between steps
+  std::vector<std::int64_t> column_ptr_;                 // by place in order_
+  std::vector<std::pair<std::int32_t, float>> columns_;  // place in active_, value
+  std::vector<std::pair<std::int32_t, std::pair<std::int32_t, float>>> entries_;  // the same by rows
+  std::vector<double> curvatures_;                                                // of the model, by place in order_
+  Floats factors_, force_;  // of the active rows: their factor, and it times the change of their score
   double rest_change_ = 0;  // of the rest groups' score
 };
 
