@@ -77,5 +77,8 @@ def processor_time(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
+PARTS = {name: (name, partial(report, name)) for name in RANKS}
+
+
 if __name__ == "__main__":
-    run_parts("solvers", "The solvers of DiSMEC", {name: (name, partial(report, name)) for name in RANKS})
+    run_parts("solvers", "The solvers of DiSMEC", PARTS)
