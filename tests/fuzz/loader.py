@@ -97,7 +97,7 @@ class Directory:
     def _replace_file(self, file: Path, choices: Bytes) -> str:
         other = choices.pick(self.files)
         how = choices.pick(("swap", "gone", "link", "directory", "pipe", "holes", "version"))
-        if how == "swap" and other.is_file():
+        if how == "swap" and other.is_file() and not other.is_symlink():
             a, b = file.read_bytes(), other.read_bytes()
             file.write_bytes(b)
             other.write_bytes(a)
