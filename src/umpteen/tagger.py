@@ -49,7 +49,8 @@ class Tagger(TaggerParameters):
     Parameters
     ----------
     method
-        Any method of this package, or its name. "auto", the default, chooses one from the texts, the memory and the
+        Any method of this package, or its name; or, to compare with, a classifier of scikit-learn, which takes up to
+        2,000 labels and cannot be saved. "auto", the default, chooses one from the texts, the memory and the
         budget, most often by comparing methods on held-out texts; `choice_` says which, and why.
     features
         How texts become features: a `Tfidf`; a name, "word" (the default), "pairs", "char" or "char_wb"; an encoder

@@ -90,6 +90,9 @@ class Method(Estimator):
         if not self.weighs_rows:
             raise ParamError(f"sample_weight must be None for {self.name}, which cannot weigh rows")
 
+    def check_stored(self, model_dir: PathLike | None) -> None:
+        """Refuses to write a model that can only be kept in memory."""
+
     def collect_note(self, task: Task, note: Any) -> None:
         """Keeps a note that `train_shard` added to its resources, wherever it ran."""
 

@@ -133,6 +133,7 @@ def train_calibrated(
     label_names, resume, progress, extra_parts, options
         As for `train_model`, of the last one.
     """
+    method.check_stored(model_dir)
     beside, parts = None, dict(extra_parts or {})
     if calibration != 0:  # all that can be wrong is found before the long work, not after it
         method.validate()

@@ -17,6 +17,9 @@ FAMILIES = {
     "blend": "umpteen.trained.blend:BlendModel",
 }
 
+#: Families that are never stored.
+IN_MEMORY = {"sklearn": "umpteen.models.foreign:ForeignModel"}
+
 #: Spellings in models of earlier versions.
 _FORMERLY = {"label tree": "label-tree"}
 
@@ -24,8 +27,9 @@ _FORMERLY = {"label tree": "label-tree"}
 def scorer_class(family: Any) -> type[Scorer]:
     """The class that opens and scores models of a family."""
     known = _FORMERLY.get(family, family) if isinstance(family, str) else None
-    if known not in FAMILIES:
+    places = FAMILIES | IN_MEMORY
+    if known not in places:
         raise ModelFormatError(f"family must be one of {', '.join(FAMILIES)}, but is {family!r:.100}")
-    module, _, name = FAMILIES[known].partition(":")
+    module, _, name = places[known].partition(":")
     found: type[Scorer] = getattr(importlib.import_module(module), name)
     return found

@@ -9,6 +9,7 @@ from umpteen.choosing.choice import AUTO
 from umpteen.errors import ParamError
 from umpteen.methods import method_class
 from umpteen.methods.base import Method
+from umpteen.methods.foreign import ForeignClassifier, is_classifier
 from umpteen.methods.held_out import check_calibration
 from umpteen.methods.training import check_keep_rows
 from umpteen.params import Parameters, check_count, check_flag
@@ -25,7 +26,7 @@ class TaggerParameters(Parameters):
 
     name: ClassVar[str] = "Tagger"
 
-    method: Method | str | Untrainable | None
+    method: Any  # a Method, a classifier of scikit-learn, a name, Untrainable or None
     features: Any
     calibration: float | str
     seed: int
@@ -88,8 +89,13 @@ class TaggerParameters(Parameters):
             method = method_class(method)()
         if isinstance(method, Untrainable):
             raise ParamError(f"this tagger was loaded and cannot be trained: {method.reason}; give it a method first")
+        if not isinstance(method, Method) and is_classifier(method):
+            method = ForeignClassifier(method)
         if not isinstance(method, Method):
-            raise ParamError(f"method must be one of this package's methods, but is {method!r}"[:300])
+            raise ParamError(
+                f"method must be one of this package's methods or a classifier by scikit-learn's rules, but is "
+                f"{method!r:.200}"
+            )
         check_keep_rows(method, self.keep_rows)
         method.validate()
         return method
