@@ -77,7 +77,8 @@ def report(name: str, tune: bool = False) -> str:
         f"{reached:.2f}", f"{value - reached:+.2f}",
     ]  # fmt: skip
     options = "\n".join(f"- {option}" for option in choice.options)
-    return f"{table(header, [row])}\n\nWhy: {choice.reason}.\n\n{options}"
+    some = f"Every {EVERY[name]}th training and test row.\n\n" if name in EVERY else ""
+    return f"{some}{table(header, [row])}\n\nWhy: {choice.reason}.\n\n{options}"
 
 
 PARTS = {name: (name, partial(report, name)) for name in SETS}
