@@ -252,6 +252,53 @@ def test_a_label_depends_on_nothing_around_it(simd, tiny, rows, samples):
         np.testing.assert_array_equal(got[2][0], want[2][label])
 
 
+def with_dense_columns(data, case, n=40, seed=7):
+    """Rows with dense columns behind their terms, of which the kernel treats whole sixteens as dense."""
+    random = np.random.default_rng(seed)
+    values = random.normal(size=(data.n_rows, n)).astype(np.float32)
+    kept = np.ones(values.shape, bool)
+    if case == "zeros":
+        values[random.random(values.shape) < 0.5] = 0
+    elif case == "a row without":
+        kept[data.n_rows // 2] = False
+    elif case == "a row with some":
+        kept[data.n_rows // 2, : n // 2] = False
+    block = sp.csr_matrix(
+        (values[kept], np.nonzero(kept)[1], np.r_[0, np.cumsum(kept.sum(axis=1))]), shape=kept.shape
+    )
+    X = as_csr(sp.hstack([unit(data.X), unit(block)], format="csr"), "X")
+    assert X.nnz == data.X.nnz + kept.sum()  # a zero stays an entry
+    return X
+
+
+@pytest.mark.parametrize("case", ["all rows", "zeros", "a row without", "a row with some"])
+@pytest.mark.parametrize("n_terms", [200, 20_000])  # above 16384 the features of a label are listed
+@LOSSES
+def test_the_optimum_and_the_bytes_with_dense_columns(simd, squared, n_terms, case):
+    data = umpteen.make_synthetic(600, n_terms, 12, labels_per_row=1.5, features_per_row=6, seed=5)
+    X, Y = with_dense_columns(data, case), data.Y.toarray() > 0
+    solved = solve(X, data.Y, squared=squared, threads=1)
+    check_optimum(X, Y, solved, squared=squared)
+    for threads in (2, 5):
+        for a, b in zip(solve(X, data.Y, squared=squared, threads=threads)[:3], solved[:3], strict=True):
+            np.testing.assert_array_equal(a, b)
+    alone = solve(X, data.Y[:, [7]], ids=[7], squared=squared)
+    np.testing.assert_array_equal(alone[0][0], solved[0][7])
+
+
+@LOSSES
+@pytest.mark.parametrize("case", ["zeros", "a row without"])
+def test_the_twin_agrees_with_dense_columns(squared, case):
+    data = umpteen.make_synthetic(60, 30, 2, features_per_row=6, seed=2)
+    X, Y = with_dense_columns(data, case, n=16), data.Y.toarray() > 0
+    W, b, _, _ = solve(X, data.Y, lambda_=0.05, tau=0.5, eps=1e-5, squared=squared)
+    for label in range(2):
+        alpha = ppd_solve(X, Y[:, label], 0.05, 0.5, 1.0, squared)
+        _, w, b_twin = ppd_dual(X, Y[:, label], alpha, 0.05, 0.5, 1.0, squared)
+        np.testing.assert_allclose(W[label], w, atol=5e-3)
+        assert b[label] == pytest.approx(b_twin, abs=5e-3)
+
+
 # --- degenerate data -----------------------------------------------------------------------------------------------
 
 LABELS = {

@@ -82,10 +82,12 @@ struct DualRow {
 /// One pass over an active set; src/simd/dual.cpp documents it.
 struct DualPass {
   DualRow* rows;
-  float* v;         // the sum of alpha_i s_i x_i, moved
-  double v0;        // the sum of alpha_i s_i, moved
-  double constant;  // what v0 is multiplied by in a score
-  float limit;      // lambda
+  float* v;           // the sum of alpha_i s_i x_i, moved
+  float* v_tail;      // where v has the columns of the tail
+  std::int32_t tail;  // every row ends with so many consecutive columns, the same for all; a multiple of 16
+  double v0;          // the sum of alpha_i s_i, moved
+  double constant;    // what v0 is multiplied by in a score
+  float limit;        // lambda
   float inverse_tau;
   bool squared;   // the hinge's square
   float beyond;   // a row at its bound is dropped if its slope keeps it there by more

@@ -29,6 +29,18 @@ void fill_columns(const CsrView& X, FeatureColumns& columns) {
   }
 }
 
+/// How many of the last columns every row has, cut to whole vectors. Columns rise within a row, each at most once.
+std::int32_t find_tail(const CsrView& X) {
+  std::int64_t tail = X.n_cols;
+  for (std::int64_t row = 0; row < X.n_rows && tail > 0; ++row) {
+    const std::int64_t n = std::min(tail, X.indptr[row + 1] - X.indptr[row]);
+    std::int64_t same = 0;
+    while (same < n && X.indices[X.indptr[row + 1] - 1 - same] == X.n_cols - 1 - same) ++same;
+    tail = same;
+  }
+  return static_cast<std::int32_t>(tail / 16 * 16);
+}
+
 void sort_by_magnitude(FeatureColumns& columns, std::int64_t column) {
   const std::int64_t begin = columns.indptr[as_size(column)];
   const std::int64_t end = columns.indptr[as_size(column) + 1];
@@ -54,6 +66,7 @@ FeatureColumns transpose(const DualProblem& problem, int threads, Control& contr
   for (std::int64_t i = 0; i < X.indptr[X.n_rows]; ++i) ++columns.indptr[as_size(X.indices[i]) + 1];
   std::partial_sum(columns.indptr.begin(), columns.indptr.end(), columns.indptr.begin());
   fill_columns(X, columns);
+  columns.tail = find_tail(X);
   if (problem.samples > 0)
     parallel_for(X.n_cols, threads, control, [&](std::int64_t f, int) { sort_by_magnitude(columns, f); });
   return columns;

@@ -16,6 +16,7 @@ struct FeatureColumns {
   std::vector<std::uint8_t> signs;  // n_cols: kHasPositive, kHasNegative, or both
   Floats squared;                   // n_rows: squared lengths
   float longest = 0;                // the largest length of a row
+  std::int32_t tail = 0;  // the last columns that every row has, such as those of a dense block; a multiple of 16
 
   static constexpr std::uint8_t kHasPositive = 1;
   static constexpr std::uint8_t kHasNegative = 2;

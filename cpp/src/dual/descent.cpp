@@ -25,6 +25,12 @@ void Descent::run(LabelState& state, DualSolution& solution) {
   DualPass pass{};
   pass.rows = rows_.data();
   pass.v = local ? local_v_.data() : state.v.data();
+  // A label's first row lists the columns of the tail one after the other, so they stand so in local_v_ too.
+  pass.tail = formulas_.columns.tail;
+  if (pass.tail > 0) {
+    const auto first = static_cast<std::size_t>(formulas_.X.n_cols - pass.tail);
+    pass.v_tail = pass.v + (local ? as_size(state.touched_at[first]) : first);
+  }
   pass.v0 = state.v0;
   pass.constant = problem.bias * problem.bias / problem.tau;
   pass.limit = static_cast<float>(problem.lambda);

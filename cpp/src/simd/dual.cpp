@@ -34,15 +34,26 @@ inline float weigh(float v, float limit) {
 /// A row's score, times tau, without the constant feature. Most rows are short: by scalar loads, in four sums, since
 /// one would wait for each multiply-add to end.
 template <bool kSoft>
-inline float dot_row(const DualRow& row, const float* v, float limit) {
+inline float dot_row(const DualRow& row, std::int32_t n, const float* v, float limit) {
   const std::int32_t* const indices = row.indices;
   const float* const data = row.data;
   float sums[4] = {};
   std::int32_t i = 0;
-  for (; i + 4 <= row.n; i += 4)
+  for (; i + 4 <= n; i += 4)
     for (int j = 0; j < 4; ++j) sums[j] = multiply_add(data[i + j], weigh<kSoft>(v[indices[i + j]], limit), sums[j]);
-  for (; i < row.n; ++i) sums[0] = multiply_add(data[i], weigh<kSoft>(v[indices[i]], limit), sums[0]);
+  for (; i < n; ++i) sums[0] = multiply_add(data[i], weigh<kSoft>(v[indices[i]], limit), sums[0]);
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/// The same for consecutive columns, a multiple of 16: no gathering.
+template <bool kSoft>
+inline float dot_tail(const float* data, const float* v, std::int32_t n, float limit) {
+  Lanes sums[2] = {broadcast(0), broadcast(0)};
+  for (std::int32_t i = 0; i < n; i += 16) {
+    const Lanes w = load(v + i);
+    sums[i / 16 % 2] = multiply_add(load(data + i), kSoft ? soften(w, limit) : w, sums[i / 16 % 2]);
+  }
+  return sum(add(sums[0], sums[1]));
 }
 
 template <bool kSoft, bool kSquared>
@@ -50,6 +61,7 @@ std::int64_t descend_as(std::int64_t n, std::int32_t* order, DualPass& pass) {
   float* const v = pass.v;
   const float limit = pass.limit;
   const float beyond = pass.beyond;
+  const std::int32_t tail = pass.tail;
   double v0 = pass.v0;
   double gap = 0;
   double alphas = 0;
@@ -63,7 +75,10 @@ std::int64_t descend_as(std::int64_t n, std::int32_t* order, DualPass& pass) {
     }
     const std::int32_t place = order[k];
     DualRow& row = pass.rows[place];
-    const float score = dot_row<kSoft>(row, v, limit) * pass.inverse_tau + static_cast<float>(v0 * pass.constant);
+    const std::int32_t n_sparse = row.n - tail;
+    float product = dot_row<kSoft>(row, n_sparse, v, limit);
+    if (tail > 0) product += dot_tail<kSoft>(row.data + n_sparse, pass.v_tail, tail, limit);
+    const float score = product * pass.inverse_tau + static_cast<float>(v0 * pass.constant);
     const float violation = 1 - row.sign * score;
     const float alpha = row.alpha;
     const float short_of = row.cost * violation - alpha;  // of where a squared loss alone would put alpha
@@ -85,7 +100,12 @@ std::int64_t descend_as(std::int64_t n, std::int32_t* order, DualPass& pass) {
     moved = moved > 0 ? moved : 0;
     if (!kSquared && moved > row.cost) moved = row.cost;
     const float change = row.sign * (moved - alpha);
-    for (std::int32_t i = 0; i < row.n; ++i) v[row.indices[i]] = multiply_add(change, row.data[i], v[row.indices[i]]);
+    for (std::int32_t i = 0; i < n_sparse; ++i)
+      v[row.indices[i]] = multiply_add(change, row.data[i], v[row.indices[i]]);
+    for (std::int32_t i = 0; i < tail; i += 16) {
+      float* const cells = pass.v_tail + i;
+      store(cells, multiply_add(broadcast(change), load(row.data + n_sparse + i), load(cells)));
+    }
     v0 += double{change};
     row.alpha = moved;
     alphas += moved;
