@@ -37,6 +37,7 @@ _HOMES = {
     "Tfidf": "umpteen.text.tfidf",
     "TfidfUnion": "umpteen.text.union",
     "TrainedModel": "umpteen.trained.model",
+    "Vocabulary": "umpteen.vocabulary.concepts",
     "choose_method": "umpteen.choosing.auto",
     "evaluate": "umpteen.evaluation.metrics",
     "iter_corpus": "umpteen.data.corpus",
@@ -50,12 +51,14 @@ _HOMES = {
     "read_npz": "umpteen.data.npz",
     "read_split": "umpteen.data.xc_text",
     "read_svmlight": "umpteen.data.svmlight",
+    "read_vocabulary": "umpteen.vocabulary.reading",
     "read_xc": "umpteen.data.xc_text",
     "read_xc_split": "umpteen.data.xc_text",
     "tune": "umpteen.tuning",
     "train_test_split": "umpteen.data.split",
     "write_npz": "umpteen.data.npz",
     "write_svmlight": "umpteen.data.svmlight",
+    "write_vocabulary": "umpteen.vocabulary.writing",
     "write_xc": "umpteen.data.xc_text",
 }
 
@@ -115,3 +118,6 @@ if TYPE_CHECKING:
     from umpteen.text.union import TfidfUnion as TfidfUnion
     from umpteen.trained.model import TrainedModel as TrainedModel
     from umpteen.tuning import tune as tune
+    from umpteen.vocabulary.concepts import Vocabulary as Vocabulary
+    from umpteen.vocabulary.reading import read_vocabulary as read_vocabulary
+    from umpteen.vocabulary.writing import write_vocabulary as write_vocabulary

@@ -1,0 +1,1 @@
+"""Controlled vocabularies: concepts with names in several languages, and what stands above and beside them."""
