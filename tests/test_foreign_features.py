@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -168,3 +170,150 @@ def test_a_vocabulary_with_columns_that_are_not_there_is_refused():
     changed = rewrite(data, lambda s: s.replace(f'"content": {pattern}', '"content": "123456789"'))
     with pytest.raises(ModelCorruptError, match="vocabulary must have columns below"):
         skops_format.load(changed)
+
+
+# --- archives written by hand: each of these was opened once -----------------------------------------------------
+
+
+def forge(transformer: Any, change: Callable[[Any], Any] = lambda schema: schema) -> bytes:
+    """An archive by skops itself, without the checks of `dump`."""
+    import skops.io
+
+    data = skops.io.dumps(transformer, compression=zipfile.ZIP_STORED)
+    return rewrite(data, lambda text: json.dumps(change(json.loads(text))))
+
+
+def refused(data: bytes, message: str) -> None:
+    with pytest.raises((ModelFormatError, ModelCorruptError), match=message):
+        skops_format.load(data)
+
+
+def make_list(number: int, content: list[Any]) -> dict[str, Any]:
+    node = {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode", "content": content}
+    return node | {"__id__": number}
+
+
+def test_nodes_that_stand_for_others_are_refused():
+    def laugh(schema):  # each node names the one before twice: skops looks at 2^60 of them
+        node = make_list(1, [])
+        for number in range(2, 62):
+            node = make_list(number, [node, {"__id__": number - 1}])
+        return schema | node
+
+    refused(forge(CountVectorizer().fit(TEXTS), laugh), "cannot be read")
+
+
+def test_arrays_that_are_named_again_and_again_are_refused():
+    vectorizer = TfidfVectorizer().fit(TEXTS)
+    vectorizer._tfidf.idf_ = np.zeros(50_000)
+
+    def repeat(schema):
+        (array,) = [node for node in skops_format._nodes(schema) if node.get("__loader__") == "NdArrayNode"]
+        schema["content"]["content"]["more"] = make_list(1, [array] * 40)
+        return schema
+
+    refused(forge(vectorizer, repeat), "must not be named more than 4 times")
+
+
+def test_members_that_overlap_are_refused():
+    changed = io.BytesIO(forge(TfidfVectorizer().fit(TEXTS)))
+    with zipfile.ZipFile(changed, "a") as archive:  # many names for the same bytes
+        array = next(member for member in archive.infolist() if member.filename.endswith(".npy"))
+        for number in range(3000):
+            twin = zipfile.ZipInfo(f"{number}.npy")
+            twin.header_offset, twin.file_size, twin.compress_size, twin.CRC = (
+                array.header_offset, 300, 300, array.CRC,
+            )  # fmt: skip
+            archive.filelist.append(twin)
+        archive._didModify = True
+    refused(changed.getvalue(), "overlap")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("build_analyzer", int, "replaces 'build_analyzer'"),
+        ("tokenizer", str, "no plain value"),
+        ("dtype", str, "dtype must be a type of numbers"),
+        ("extra", np.array([CountVectorizer(input="filename"), 1], dtype=object), "input must be 'content'"),
+    ],
+)
+def test_attributes_that_would_be_called_are_refused(name, value, message):
+    vectorizer = CountVectorizer().fit(TEXTS)
+    setattr(vectorizer, name, value)
+    refused(forge(vectorizer), message)
+
+
+def test_formats_of_names_are_refused_and_processes_are_not_started():
+    columns = ColumnTransformer([("title", CountVectorizer(), "title")], n_jobs=64).fit(TABLE)
+    assert skops_format.load(forge(columns)).n_jobs is None
+    columns.verbose_feature_names_out = "{feature_name:>100000000}"
+    refused(forge(columns), "verbose_feature_names_out must be True or False")
+
+
+def test_hashes_have_a_bound():
+    refused(forge(HashingVectorizer(n_features=2**31 - 2)), "n_features must be from 1 to 16777216")
+
+
+def test_a_version_that_is_none_is_refused():
+    def escape(schema):
+        schema["content"]["content"]["_sklearn_version"]["content"] = json.dumps("\x1b]0;owned\x07")
+        return schema
+
+    refused(forge(CountVectorizer().fit(TEXTS), escape), "must be a version")
+
+    def hide(schema):
+        state = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": "{}"}
+        return schema | {"content": state}
+
+    refused(forge(CountVectorizer().fit(TEXTS), hide), "attributes of the features must be a dictionary")
+
+
+KINDS = TABLE[["kind"]]
+NUMBERS = np.array([[3.0], [1.0], [2.0], [np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "rows"),
+    [
+        ({"_n_features_outs": [1]}, KINDS),
+        ({"_n_features_outs": [10**9]}, KINDS),
+        ({"_n_features_outs": [3, 3]}, KINDS),
+        ({"_drop_idx_after_grouping": np.array([7], dtype=object), "_n_features_outs": [2]}, KINDS),
+        ({"categories_": [np.array([3.0, 2.0, 1.0, np.nan])]}, NUMBERS),
+        ({"categories_": [np.array([1.0, np.nan, 2.0, 3.0])]}, NUMBERS),
+        ({"categories_": [np.zeros((3, 1))]}, NUMBERS),
+        ({"_infrequent_enabled": True, "_infrequent_indices": [np.array([99])],
+          "_default_to_infrequent_mappings": [None]}, KINDS),
+        ({"_infrequent_enabled": True, "_infrequent_indices": [np.array([1])],
+          "_default_to_infrequent_mappings": [np.array([0, 1, 99])]}, KINDS),
+    ],
+)  # fmt: skip
+def test_categories_without_a_column_are_refused(attributes, rows):
+    """scikit-learn would make rows with columns that are not there, and read memory beyond the next step's."""
+    encoder = OneHotEncoder(handle_unknown="ignore").fit(rows)
+    skops_format.load(forge(encoder))
+    vars(encoder).update(attributes)
+    refused(forge(encoder), "categories of a OneHotEncoder are damaged")
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        OneHotEncoder(drop="first"),
+        OneHotEncoder(drop="if_binary"),
+        OneHotEncoder(min_frequency=10, handle_unknown="infrequent_if_exist"),
+        OneHotEncoder(max_categories=2),
+    ],
+)
+@pytest.mark.parametrize("rows", [KINDS, np.array([[1.0], [2.0], [2.0]] * 8)])
+def test_categories_of_every_kind_are_kept(encoder, rows):
+    encoder = clone(encoder).fit(rows)
+    assert (skops_format.load(skops_format.dump(encoder)).transform(rows) != encoder.transform(rows)).nnz == 0
+
+
+def test_vocabularies_without_rare_words_and_with_any_word_are_kept():
+    texts = [*TEXTS, "__class__ __loader__ __module__ _sklearn_version __id__ content file"] * 2
+    vectorizer = TfidfVectorizer(min_df=2, max_features=20).fit(texts)
+    assert "__class__" in vectorizer.vocabulary_
+    assert (skops_format.load(skops_format.dump(vectorizer)).transform(texts) != vectorizer.transform(texts)).nnz == 0

@@ -1,22 +1,26 @@
 """scikit-learn's transformers in a model: bytes that skops writes, opened only if all in them is listed here.
 
 skops writes a ZIP archive of arrays and a description, schema.json, and opens types of which it knows that they run
-nothing. Here it is given less: the transformers of texts and the few that go with them, arrays and plain values. Also
-refused are functions of any kind; compressed members, which could be huge; a vocabulary with columns that are not
-there, which compiled code would look up; runs of more terms than `Tfidf` allows; and texts that are file names.
+nothing. Here it is given less: the transformers of texts and the few that go with them, arrays and plain values, no
+functions. The description is given to skops as a plain tree, without the numbers by which a node may stand for
+another: sixty nodes that each name the one before twice would be looked over 2^60 times. Compressed members, and
+arrays that are named again and again, are refused, since they could take any memory. What is made of it is looked
+over in skops_objects.py.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from umpteen.errors import MissingExtraError, ModelCorruptError, ModelError, ModelFormatError
-from umpteen.text.patterns import is_linear
-from umpteen.text.tfidf import MOST_WORDS
+from umpteen.text.skops_objects import check_objects
 
 #: The types a model's features may have, as module and class.
 TRUSTED = frozenset(
@@ -38,21 +42,26 @@ TRUSTED = frozenset(
     }
 )
 _LOADERS = frozenset(
-    f"{kind}Node" for kind in ("Cached", "Dict", "Json", "List", "NdArray", "Object", "Set", "Slice", "Tuple", "Type")
+    f"{kind}Node" for kind in ("Dict", "Json", "List", "NdArray", "Object", "Set", "Slice", "Tuple", "Type")
 )
 _SCHEMA = "schema.json"
+#: How often an array may be named, if all are.
+_MOST_TIMES = 4
+#: A version of scikit-learn, as the description has it.
+_VERSION = re.compile(r'"[\w.+-]{1,40}"', re.ASCII)
 
 
 def dump(transformer: Any) -> bytes:
     """A fitted transformer as bytes. Raises ModelFormatError if `load` would refuse it."""
     skops = _import_skops()
+    _make_plain(transformer)
     try:
         data: bytes = skops.dumps(transformer, compression=zipfile.ZIP_STORED)
     except Exception as error:  # whatever cannot be written
         raise ModelFormatError(f"features {type(transformer).__name__} cannot be saved: {error}") from error
     try:
         _check_archive(data)
-        _check_objects(transformer, trust_pattern=True)
+        check_objects(transformer, trust_pattern=True)
     except ModelError as error:
         raise ModelFormatError(
             f"features {type(transformer).__name__} cannot be saved, since a model holds no code: {error}. Transform "
@@ -64,12 +73,12 @@ def dump(transformer: Any) -> bytes:
 def load(data: bytes, *, trust_pattern: bool = False) -> Any:
     """What `dump` has written. The bytes are not trusted."""
     skops = _import_skops()
-    _check_archive(data)
+    tree = _check_archive(data)
     try:
-        found = skops.loads(data, trusted=[])
+        found = skops.loads(tree, trusted=[])
     except Exception as error:  # damaged in a way only skops can see
         raise ModelCorruptError(f"the features cannot be read: {error!r:.200}") from error
-    _check_objects(found, trust_pattern)
+    check_objects(found, trust_pattern)
     return found
 
 
@@ -84,32 +93,86 @@ def _import_skops() -> Any:
     return skops.io
 
 
-def _check_archive(data: bytes) -> None:
-    """Refuses types and functions that are not listed, before anything is made of them."""
+def _make_plain(transformer: Any) -> None:
+    """Columns of a vocabulary as Python's numbers: where rare words were left out they are numpy's, and skops would
+    write a file for each word."""
+    seen: set[int] = set()
+    left = [transformer]
+    while left:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, (list, tuple)):
+            left.extend(value)
+        elif type(value).__module__.startswith("sklearn."):
+            words = vars(value).get("vocabulary_")
+            if isinstance(words, dict):
+                value.vocabulary_ = {word: int(i) if isinstance(i, np.integer) else i for word, i in words.items()}
+            left.extend(vars(value).values())
+
+
+def _check_archive(data: bytes) -> bytes:
+    """Refuses types and functions that are not listed, before anything is made of them; returns the archive with a
+    description in which no node stands for another."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            members = {member.filename: member for member in archive.infolist()}
+            if any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
                 raise ModelCorruptError("members of the features' archive must not be compressed")
+            if sum(member.file_size for member in members.values()) > len(data):
+                raise ModelCorruptError("members of the features' archive must not overlap")
             schema = json.loads(archive.read(_SCHEMA))
-    except (zipfile.BadZipFile, KeyError, ValueError, RecursionError, NotImplementedError, OSError) as error:
-        if isinstance(error, ModelError):
-            raise
+            _check_schema(schema, members, len(data))
+            tree = io.BytesIO()
+            with zipfile.ZipFile(tree, "w", zipfile.ZIP_STORED) as copy:
+                for name in members:
+                    copy.writestr(name, json.dumps(schema) if name == _SCHEMA else archive.read(name))
+    except ModelError:
+        raise
+    except Exception as error:  # damaged archives fail in many ways
         raise ModelCorruptError(f"the features cannot be read: {error!r:.200}") from error
-    refused = sorted({name for node in _nodes(schema) if (name := _unlisted(node)) is not None})
+    return tree.getvalue()
+
+
+def _check_schema(schema: Any, members: dict[str, zipfile.ZipInfo], size: int) -> None:
+    """Refuses what a description must not have, and takes the numbers of its nodes out of it."""
+    nodes = list(_nodes(schema))
+    refused = sorted({name for node in nodes if (name := _unlisted(node)) is not None})
     if refused:
         raise ModelFormatError(f"its features have types that are not opened: {', '.join(refused[:5])}")
+    named = 0
+    for node in nodes:
+        if "__loader__" in node:
+            node.pop("__id__", None)
+            named += members[node["file"]].file_size if "file" in node else 0
+        if node.get("__loader__") == "ObjectNode" and node.get("content") is not None:
+            _check_version(node["content"])
+    if named > _MOST_TIMES * size:
+        raise ModelCorruptError(f"arrays of the features' archive must not be named more than {_MOST_TIMES} times")
+
+
+def _check_version(attributes: dict[str, Any]) -> None:
+    """Refuses a version of scikit-learn that is none: a warning shows it at the terminal."""
+    if attributes["__loader__"] != "DictNode":
+        raise ModelCorruptError("attributes of the features must be a dictionary")
+    version = attributes["content"].get("_sklearn_version")
+    if version is not None and not _VERSION.fullmatch(version["content"]):
+        raise ModelCorruptError("the version of scikit-learn must be a version")
 
 
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """All objects of a JSON document."""
+    """All objects of a JSON document but those that map keys to nodes: a key may be any word, `__class__` too."""
     left = [schema]
     while left:
         value = left.pop()
-        if isinstance(value, dict):
-            yield value
-            left.extend(value.values())
-        elif isinstance(value, list):
+        if isinstance(value, list):
             left.extend(value)
+        elif isinstance(value, dict):
+            yield value
+            for name, inner in value.items():
+                is_map = name == "content" and value.get("__loader__") == "DictNode" and isinstance(inner, dict)
+                left.extend(inner.values() if is_map else [inner])
 
 
 def _unlisted(node: dict[str, Any]) -> str | None:
@@ -124,44 +187,3 @@ def _unlisted(node: dict[str, Any]) -> str | None:
     if loader in ("FunctionNode", "MethodNode") and isinstance(content, dict):
         return f"the function {content.get('module_path')}.{content.get('function')}"[:100]
     return made
-
-
-def _check_objects(found: Any, trust_pattern: bool) -> None:
-    """Refuses settings and vocabularies that would run forever, read files, or look up missing columns."""
-    seen: set[int] = set()
-    left = [found]
-    while left:
-        value = left.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, dict):
-            left.extend(v for v in value.values() if not isinstance(v, (int, str, float)))
-        elif isinstance(value, (list, tuple, set)):
-            left.extend(value)
-        elif type(value).__module__.startswith("sklearn."):
-            _check_transformer(vars(value), trust_pattern)
-            left.extend(vars(value).values())
-
-
-def _check_transformer(state: dict[str, Any], trust_pattern: bool) -> None:
-    pattern = state.get("token_pattern")
-    if isinstance(pattern, str) and not trust_pattern and not is_linear(pattern):
-        raise ModelFormatError(
-            f"token_pattern {pattern!r:.100} is not of a form that is run from a file: it might take forever; if "
-            "you trust the author of the model, open it with umpteen.load(…, trust_pattern=True)"
-        )
-    if state.get("input", "content") != "content":
-        raise ModelFormatError(f"input must be 'content', not names of files, but is {state['input']!r:.100}")
-    runs = state.get("ngram_range", (1, 1))
-    if not (isinstance(runs, (list, tuple)) and all(type(n) is int and 1 <= n <= MOST_WORDS for n in runs)):
-        raise ModelFormatError(f"ngram_range must be two numbers from 1 to {MOST_WORDS}, but is {runs!r:.100}")
-    if state.get("memory") is not None:
-        raise ModelFormatError("memory must be None: a model has no cache of its own")
-    words = state.get("vocabulary_")
-    if words is not None and not (
-        isinstance(words, dict) and all(isinstance(i, int) and 0 <= i < len(words) for i in words.values())
-    ):
-        raise ModelCorruptError(
-            f"a vocabulary must have columns below {len(words) if hasattr(words, '__len__') else 0}"
-        )
