@@ -13,7 +13,7 @@ from umpteen.data.corrections import read_corrections
 from umpteen.serving.app import make_app
 from umpteen.serving.settings import Settings
 
-from .serving import NASTY, listening
+from .serving import NASTY, listening, serving
 
 TEXT = "The herring in the north sea, and a tax on wine 🍷 and beer"
 
@@ -397,3 +397,27 @@ def test_the_table_view_fits_a_phone(page, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     for selector in ("#table-outcome", ".card p", ".card label"):
         assert contrast(page, selector) >= 4.5, selector
+
+
+def test_corrections_improve_the_servers_model(browser, served_models, tmp_path):
+    """A server of its own: what the page sends changes the model, and the page then asks the new one."""
+    model = shutil.copytree(served_models["tags"], tmp_path / "tags.model")
+    with serving(str(model), "--learn", "--watch", "0.3", UMPTEEN_TOKEN="open-sesame") as server:
+        page = browser.new_page()
+        page.goto(server.address)
+        page.locator("#token").fill("open-sesame")
+        page.get_by_role("button", name="Continue").click()
+        page.locator("body[data-ready]").wait_for()
+        write(page, "customs duties on cider")
+        assert "customs" not in labels(page)
+        page.locator("#filter summary").click()
+        page.locator("#find").fill("customs")
+        page.get_by_label("add customs").click()
+        page.get_by_label("Wrong: fish").click()
+        expect(page.locator("#corrections")).to_contain_text("They change the model for everyone")
+        page.get_by_role("button", name="Improve the model").click()
+        expect(page.locator("#corrections")).to_have_text("1 text learnt.", timeout=60_000)
+        expect(page.locator(".name").first).to_have_text("customs")
+        expect(page.locator("li.added")).to_have_count(0)
+        page.close()
+    assert "customs" in umpteen.load(model).classes_

@@ -78,6 +78,10 @@ class ModelCorruptError(ModelError, ValueError):
     """The model's files disagree with its manifest."""
 
 
+class ModelLockedError(ModelError):
+    """Another process is writing this model."""
+
+
 class ModelChangedError(ModelError):
     """The model was replaced again and again while it was opened, or while its parts are held."""
 

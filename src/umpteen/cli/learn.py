@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,10 @@ from umpteen.cli.corpora import (
     read_texts,
 )
 from umpteen.cli.options import ModelArgument, ThreadsOption, print_text
+
+if TYPE_CHECKING:
+    from umpteen.data.corrections import Correction
+    from umpteen.tagger import Tagger
 
 
 def command(
@@ -45,42 +49,27 @@ def command(
 
     umpteen learn tags.model corrections.jsonl
     """
-    import time
-
     from umpteen.data.corrections import Correction, read_corrections
     from umpteen.data.tables.reading import format_of_table
-    from umpteen.errors import ModelError, ModelExistsError, ParamError
-    from umpteen.methods.base import Method
-    from umpteen.storage.store import read_version
-    from umpteen.tagger import Tagger, load
+    from umpteen.errors import ModelExistsError
+    from umpteen.learning import improve_model
 
     if target is not None and target.exists():
         raise ModelExistsError(f"{target}: already exists; choose another place, or leave out --model")
-    version = read_version(model)
-    tagger = load(model)
-    if not isinstance(tagger, Tagger):
-        raise ParamError(f"{model}: corrections are of texts, but this model was not trained on text")
-    if format_of_table(corrections) in (None, "jsonl"):
-        found = read_corrections(corrections)
-    else:
+
+    def read(tagger: Tagger) -> list[Correction]:
+        if format_of_table(corrections) in (None, "jsonl"):
+            return read_corrections(corrections)
         tables = TableOptions(None, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
-        found = [
-            Correction(text, labels, (), True) for text, labels in read_texts(corrections, tables, tagger.fields_)
-        ]
-    if isinstance(tagger.method, Method):
-        tagger.method.set_params(threads=threads)
-    n_old, started = tagger.fitted().n_labels, time.perf_counter()
-    tagger.learn_from(found)
-    seconds = time.perf_counter() - started
-    if target is None and read_version(model) != version:
-        raise ModelError(f"{model}: was changed by somebody else meanwhile; run the command again")
-    tagger.save(model if target is None else target, overwrite=target is None)
-    print_text(f"learnt     {len(found):,} corrections ({seconds:.1f} s)")
-    if n_empty := (tagger.vectorize([said.text for said in found]).X.getnnz(axis=1) == 0).sum():
+        rows = read_texts(corrections, tables, tagger.fields_)
+        return [Correction(text, labels, (), True) for text, labels in rows]
+
+    learnt = improve_model(model, read, target, threads=threads)
+    print_text(f"learnt     {learnt.n:,} corrections ({learnt.seconds:.1f} s)")
+    if n_empty := learnt.n_without_words:
         print_text(f"           note: {n_empty:,} of them have no word, so nothing was learnt from those")
-    strange = sorted({name for said in found for name in said.wrong} - set(tagger.classes_))
-    if strange:
-        print_text(f"           note: rejected labels that the model does not have: {', '.join(strange[:20])}")
-    if new := tagger.classes_[n_old : n_old + 20]:
-        print_text(f"labels     {n_old:,} as before, and new: {', '.join(new)}")
+    if strange := learnt.unknown_rejected[:20]:
+        print_text(f"           note: rejected labels that the model does not have: {', '.join(strange)}")
+    if new := learnt.new_labels[:20]:
+        print_text(f"labels     {learnt.n_labels:,} as before, and new: {', '.join(new)}")
     print_text(f"model      {model if target is None else target}")

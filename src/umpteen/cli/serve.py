@@ -65,6 +65,19 @@ def command(
             help="Web sites whose pages may call this server, such as https://example.org; * for all.",
         ),
     ] = None,
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn", rich_help_panel=_ACCESS,
+            help="Let clients with a token improve the models by corrections, which replaces them on disk.",
+        ),
+    ] = _default("learn"),
+    learn_timeout: Annotated[
+        float,
+        typer.Option(
+            "--learn-timeout", rich_help_panel=_ACCESS, help="Seconds a model has to learn a request's corrections."
+        ),
+    ] = _default("learn_timeout"),
     watch: Annotated[
         float,
         typer.Option(
@@ -159,6 +172,8 @@ def command(
     umpteen serve new.model old=backup/tags.model --workers 4 --port 9000
 
     umpteen serve models/eurlex --token-file tokens --allowed-hosts tags.example.org
+
+    umpteen serve tags.model --token-file tokens --learn
     """
     missing = [
         name for name in ("starlette", "uvicorn", "httptools", "msgspec") if importlib.util.find_spec(name) is None
@@ -171,16 +186,23 @@ def command(
     from umpteen.serving.server import choose, serve
     from umpteen.serving.settings import Settings, name_models
 
+    token = _token_from_environment() if token_file is None else None
+    if learn and token_file is None and token is None:
+        raise ParamError("--learn needs --token-file or $UMPTEEN_TOKEN: else anyone could change the models")
+    if learn and not watch:
+        raise ParamError("--learn needs --watch above 0: else the server would not see what a model has learnt")
     settings = Settings(
         models=name_models(models),
         host=host,
         port=port,
         workers=workers,
         threads=threads,
-        token=_token_from_environment() if token_file is None else None,
+        token=token,
         token_file=str(token_file.absolute()) if token_file is not None else None,
         allowed_hosts=_split(allowed_hosts),
         cors_origins=_split(cors_origins),
+        learn=learn,
+        learn_timeout=learn_timeout,
         verify=verify,
         log_format=log_format,
         log_level=log_level,

@@ -18,6 +18,7 @@ from starlette.routing import Route, Router
 from umpteen.serving import schema
 from umpteen.serving.counts import REASONS, Counts
 from umpteen.serving.gate import OTHER, Answer, Endpoint, Gate
+from umpteen.serving.learning import to_corrections
 from umpteen.serving.openapi import describe_api
 from umpteen.serving.problems import Problem, log
 from umpteen.serving.records import join_record
@@ -39,6 +40,7 @@ _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".
 _SUGGEST = msgspec.json.Decoder(schema.SuggestRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
+_LEARN = msgspec.json.Decoder(schema.LearnRequest)
 LONGEST_QUERY, MOST_LABELS = 200, 100
 
 
@@ -69,9 +71,7 @@ class Api:
         served = find(self.models, ask.model)
         self._check_top_k(ask)
         n = len(ask.documents)
-        if n > self.settings.max_documents:
-            message = f"there must be at most {self.settings.max_documents} documents, but there are {n}"
-            raise Problem(413, "too_many_documents", message, field="documents")
+        self._check_count(n, "documents")
         for i, document in enumerate(ask.documents):
             self._take_text(document, served, f"documents[{i}].")
         if n == 0:
@@ -88,6 +88,23 @@ class Api:
         body = await self._receive(request, MEDIA_TYPE, "the body must be a table, sent as text/csv")
         self.gate.hold(request.scope, count_memory(body))
         return await self._question(query.model, lambda model: label_table(model, query, body, self.settings))
+
+    async def learn(self, request: Request) -> Answer:
+        if not self.settings.learn:
+            raise Problem(403, "not_allowed", "this server does not learn; it must be started with --learn")
+        ask = await self._read(request, _LEARN)
+        served, n = find(self.models, ask.model), len(ask.corrections)
+        if not served.model.learns:
+            message = f"{served.id} does not learn from corrections: models of texts by dismec and ppdsparse do"
+            raise Problem(422, "invalid_request", message, field="model")
+        if n == 0:
+            raise Problem(422, "invalid_request", "corrections must have at least one", field="corrections")
+        self._check_count(n, "corrections")
+        for i, each in enumerate(ask.corrections):
+            self._take_text(each, served, f"corrections[{i}].")
+        found = to_corrections(ask.corrections)
+        token = request.scope.get("token")
+        return _answer(await asyncio.to_thread(served.teacher.learn, served.path, found, token))
 
     # --- about the models ---------------------------------------------------------------------------------------
 
@@ -110,7 +127,7 @@ class Api:
             settings.max_body_bytes, settings.max_characters, settings.max_documents, settings.max_top_k
         )
         models = [schema.ModelSummary(**served.model.summary(served.id)) for served in self.models.values()]
-        return Answer(msgspec.json.encode(schema.ModelsResponse(models, limits)))
+        return Answer(msgspec.json.encode(schema.ModelsResponse(models, limits, settings.learn)))
 
     async def show_model(self, request: Request) -> Answer:
         model_id = request.path_params["model_id"]
@@ -216,6 +233,11 @@ class Api:
                 self._arriving[task] = 0.0
                 task.cancel()
 
+    def _check_count(self, n: int, field: str) -> None:
+        if n > self.settings.max_documents:
+            message = f"there must be at most {self.settings.max_documents} {field}, but there are {n}"
+            raise Problem(413, "too_many_documents", message, field=field)
+
     def _check_top_k(self, ask: schema.SuggestOptions) -> None:
         if isinstance(ask.top_k, int) and ask.top_k > self.settings.max_top_k:
             message = f"top_k must be at most {self.settings.max_top_k}, but is {str(ask.top_k)[:50]}"
@@ -270,6 +292,7 @@ def make_app(
         "/v1/suggest-batch": ("POST", api.suggest_batch),
         "/v1/explain": ("POST", api.explain),
         "/v1/label-table": ("POST", api.label_table),
+        "/v1/learn": ("POST", api.learn),
         "/v1/labels": ("GET", api.labels),
         "/v1/models": ("GET", api.list_models),
         "/v1/models/{model_id}": ("GET", api.show_model),
@@ -293,8 +316,8 @@ def make_app(
 
 #: The routes by which requests are counted.
 ROUTES = (
-    "/v1/suggest", "/v1/suggest-batch", "/v1/explain", "/v1/label-table", "/v1/labels", "/v1/models",
-    "/v1/models/{model_id}",
+    "/v1/suggest", "/v1/suggest-batch", "/v1/explain", "/v1/label-table", "/v1/learn", "/v1/labels",
+    "/v1/models", "/v1/models/{model_id}",
     "/v1/models/{model_id}/label-frequencies.svg", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs",
     "/", OTHER,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from umpteen.serving.tables import describe_parameters
 _REFUSALS = {
     "400": "The body is not JSON, or the request is not HTTP.",
     "401": "The server requires a token.",
+    "403": "The server was started without --learn.",
     "404": "There is no such model or label.",
     "408": "The request took too long to arrive.",
     "413": "The body, a text or the batch is too large.",
@@ -35,8 +36,8 @@ _HEADERS = {
 
 _TYPES = (
     schema.SuggestRequest, schema.SuggestResponse, schema.BatchRequest, schema.BatchResult, schema.ExplainRequest,
-    schema.ExplainResponse, schema.TableResponse, schema.LabelsResponse, schema.ModelsResponse, schema.ModelFacts,
-    schema.Status, schema.ErrorResponse,
+    schema.ExplainResponse, schema.TableResponse, schema.LearnRequest, schema.LearnResponse, schema.LabelsResponse,
+    schema.ModelsResponse, schema.ModelFacts, schema.Status, schema.ErrorResponse,
 )  # fmt: skip
 
 
@@ -104,6 +105,15 @@ def _describe_paths(settings: Settings) -> dict[str, Any]:
                 "text/csv",
             )
         },
+        "/v1/learn": {
+            "post": _post(
+                "learn",
+                "Improves a model by corrections, which stays improved",
+                "LearnRequest",
+                _ref("LearnResponse"),
+                refusals=("403", *_QUESTIONS),
+            )
+        },
         "/v1/labels": {
             "get": _get("findLabels", "Labels whose names contain a text", _LOOKS, _ref("LabelsResponse"))
         },
@@ -162,6 +172,11 @@ def _write_limits(components: dict[str, Any], settings: Settings) -> None:
             if kind.get("type") == "object":
                 kind["propertyNames"] = {"pattern": "^(0|[1-9][0-9]{0,8})$"}
     components["BatchRequest"]["properties"]["documents"]["maxItems"] = settings.max_documents
+    components["LearnRequest"]["properties"]["corrections"] |= {"minItems": 1, "maxItems": settings.max_documents}
+    correction = components["Correction"]["properties"]
+    correction["text"]["maxLength"] = settings.max_characters
+    for name in ("labels", "accepted", "rejected", "added"):
+        correction[name]["maxItems"] = schema.MOST_NAMES
     for name in ("SuggestRequest", "BatchRequest"):
         top_k = components[name]["properties"]["top_k"]
         top_k["anyOf"] = [
@@ -169,7 +184,7 @@ def _write_limits(components: dict[str, Any], settings: Settings) -> None:
             {"enum": ["auto"]},
             {"type": "null"},
         ]
-    for name in ("SuggestRequest", "BatchRequest", "ExplainRequest"):
+    for name in ("SuggestRequest", "BatchRequest", "ExplainRequest", "LearnRequest"):
         components[name]["properties"]["model"]["examples"] = [next(iter(settings.models))]
 
 
@@ -179,9 +194,9 @@ def _ref(name: str) -> dict[str, str]:
 
 def _post(
     operation: str, summary: str, request: str | dict[str, Any], response: dict[str, Any],
-    kind: str = "application/json",
+    kind: str = "application/json", refusals: tuple[str, ...] = _QUESTIONS,
 ) -> dict[str, Any]:  # fmt: skip
-    described = _get(operation, summary, _QUESTIONS, response)
+    described = _get(operation, summary, refusals, response)
     described["requestBody"] = {
         "required": True,
         "content": {kind: {"schema": _ref(request) if isinstance(request, str) else request}},

@@ -24,7 +24,7 @@ def join_record(document: Any, fields: Fields | None, most: int, place: str) -> 
         Where the document stands in the request, such as ``documents[3].``.
     """
     field = f"{place}record"
-    if document.text is not UNSET or document.features is not UNSET:
+    if document.text is not UNSET or getattr(document, "features", UNSET) is not UNSET:
         raise _refuse(f"{field} must stand alone, but text or features are there too", field)
     if fields is None:
         raise _refuse(f"{field} cannot be taken: this model does not know which fields it was trained on", field)

@@ -109,6 +109,35 @@ class ExplainRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     label: Annotated[str, Meta(description="By default the label ranked first.")] | None = None
 
 
+#: Most labels that one correction may name in a list, and most characters of a label's name.
+MOST_NAMES, LONGEST_NAME = 200, 500
+LabelName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+
+
+class Correction(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A text or a record, and either all its labels or what was found of some."""
+
+    text: TextField = UNSET
+    record: RecordField = UNSET
+    labels: Annotated[list[LabelName], Meta(description="All labels that are right.")] | UnsetType = UNSET
+    accepted: Annotated[list[LabelName], Meta(description="Labels that are right.")] | UnsetType = UNSET
+    rejected: Annotated[list[LabelName], Meta(description="Labels that are wrong.")] | UnsetType = UNSET
+    added: Annotated[list[LabelName], Meta(description="Labels that were missing.")] | UnsetType = UNSET
+
+
+class LearnRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    model: ModelField = None
+    corrections: list[Correction]
+
+
+class LearnResponse(Struct):
+    corrections: Annotated[int, Meta(description="How many there were.")]
+    without_words: Annotated[int, Meta(description="How many of them nothing was learnt from.")]
+    new_labels: Annotated[list[str], Meta(description="Labels that have joined the model, the first 100.")]
+    unknown_rejected: Annotated[list[str], Meta(description="Rejected labels that the model does not have.")]
+    version: Annotated[str, Meta(description="The new model, which the server uses some seconds later.")]
+
+
 class Suggestion(Struct):
     label: str
     label_id: int
@@ -212,6 +241,7 @@ class ModelSummary(Struct):
     modification_time: str
     version: Annotated[str, Meta(description="A hash of the model; every answer has it as X-Model-Version.")]
     directory: Annotated[str, Meta(description="Name of the directory it was opened from.")]
+    learns: Annotated[bool, Meta(description="Whether corrections can improve it; see /v1/learn.")]
     fields: (
         Annotated[
             list[str], Meta(description="Fields of a record, as far as the model knows them; title^2 counts twice.")
@@ -230,6 +260,7 @@ class Limits(Struct):
 class ModelsResponse(Struct):
     models: list[ModelSummary]
     limits: Limits
+    learn: Annotated[bool, Meta(description="Whether the server takes corrections, at /v1/learn.")]
 
 
 class ModelFacts(ModelSummary):
@@ -272,7 +303,8 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        fault = explain(str(error), decoder.type.__struct_fields__, Document.__struct_fields__)  # type: ignore[attr-defined]
+        inner = Correction if decoder.type is LearnRequest else Document
+        fault = explain(str(error), decoder.type.__struct_fields__, inner.__struct_fields__)  # type: ignore[attr-defined]
         raise Problem(422, "invalid_request", fault.message, field=fault.field) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "invalid_json", f"the body must be JSON, but is not: {error}"[:300]) from None

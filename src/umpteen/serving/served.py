@@ -23,10 +23,12 @@ from umpteen.errors import DataError, ModelChangedError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.models.explanation import Explanation
 from umpteen.models.scorer import Ranking
+from umpteen.nearest import did_you_mean
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
 from umpteen.serving.kept import read_metrics
+from umpteen.serving.learning import Teacher
 from umpteen.serving.problems import Problem, without_trace
 from umpteen.serving.settings import Settings
 from umpteen.serving.versions import shorten
@@ -34,12 +36,15 @@ from umpteen.storage.steady import MANIFEST
 from umpteen.storage.store import ModelReader
 from umpteen.tagger import Tagger, load
 from umpteen.tagging.explaining import TextExplanation, add_up
+from umpteen.tagging.growing import can_learn
 from umpteen.tagging.rows import TextRows, rank_rows, why_none
 from umpteen.trained.model import TrainedModel
 
 #: Decoded label names to keep; some are used again and again, and most of a million never.
 _NAMES_KEPT = 1 << 16
 _FREQUENT = 20
+#: Labels that one the model lacks is compared with, the most frequent ones: some milliseconds at most.
+_COMPARED, _LONGEST_COMPARED = 2000, 100
 #: Rows in one kernel call: enough to keep the kernel busy, few enough to answer the first in milliseconds.
 _ROWS_PER_CALL = 256
 #: Less work than this, in seconds or characters, is done before a second thread would have started. When many
@@ -109,6 +114,7 @@ class OpenModel:
         #: The columns that texts come from, where the model knows them.
         self.fields = None if self.tagger is None or self.tagger.fields_ is None else self.tagger.fields_.unlabelled()
         self.takes = "text" if self.tagger is not None else "features"
+        self.learns = self.tagger is not None and can_learn(self.tagger.fitted(), self.tagger.method)
         self.label, self._begin = _namers(self.model.label_names)
         self._metrics = read_metrics(self._reader)
         self._changed = as_time((resolved / MANIFEST).stat().st_mtime)
@@ -132,6 +138,8 @@ class OpenModel:
         found = model.ids_by_name.get(label) if model.label_names is not None else _parse_id(label, model.n_labels)
         if found is None:
             named = "" if model.label_names is not None else f"; its labels are ids below {model.n_labels}"
+            if model.label_names is not None and len(label) <= _LONGEST_COMPARED:
+                named = did_you_mean(label, map(self.label, self._most_frequent(_COMPARED)))
             raise Problem(404, "unknown_label", f"the model has no label {label!r:.100}{named}")
         return found
 
@@ -323,6 +331,7 @@ class OpenModel:
             "modification_time": self._changed,
             "version": self.version,
             "directory": self._directory,
+            "learns": self.learns,
             "fields": None if self.fields is None else self.fields.text_names(),
         }
 
@@ -395,6 +404,8 @@ class Served:
         self._threads, self._verify = settings.kernel_threads, settings.verify
         self.model = OpenModel(path, self._threads, verify=self._verify)
         self._next: OpenModel | None = None
+        self.path, self._next_path = path, path
+        self.teacher = Teacher(model_id, settings)
         limits = {"max_waiting": settings.max_waiting, "timeout": settings.timeout}
         self.suggestions: Lane[SuggestJob] = Lane(
             model_id,
@@ -422,11 +433,12 @@ class Served:
         """Opens the version of a directory that was tried. The current one answers until `settle`."""
         self._next = None  # no third one in memory
         self._next = OpenModel(path, self._threads, verify=self._verify, expected=version)
+        self._next_path = path
 
     def settle(self, use: bool) -> None:
         """Uses what was prepared, if anything was, or drops it."""
         if use and self._next is not None:
-            self.model = self._next
+            self.model, self.path = self._next, self._next_path
         self._next = None
 
     async def close(self) -> None:

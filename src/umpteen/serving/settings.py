@@ -22,7 +22,7 @@ _COUNTS = (
     "max_bytes_in_flight", "max_header_bytes", "max_headers", "max_url_bytes", "max_connections",
     "max_connections_per_client",
 )  # fmt: skip
-_SECONDS = ("timeout", "idle_timeout", "grace", "reload_timeout", "stuck_after")
+_SECONDS = ("timeout", "idle_timeout", "grace", "reload_timeout", "stuck_after", "learn_timeout")
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class Settings:
         Seconds for a changed model to be opened, verified and tried.
     stuck_after
         Seconds without a sign of life after which a worker is replaced.
+    learn, learn_timeout
+        Whether clients may improve models by corrections, which needs a token; seconds a model has to learn them.
     log_format, log_level, access_log
         "text" or "json"; the lowest level to log; whether to log every request.
     """
@@ -107,6 +109,8 @@ class Settings:
     verify: bool = False
     reload_timeout: float = 120.0
     stuck_after: float = 30.0
+    learn: bool = False
+    learn_timeout: float = 300.0
     log_format: str = "text"
     log_level: str = "info"
     access_log: bool = False
@@ -134,7 +138,10 @@ class Settings:
         for name, choices in (("log_format", LOG_FORMATS), ("log_level", LOG_LEVELS)):
             if getattr(self, name) not in choices:
                 raise ParamError(f"{name} must be one of {', '.join(choices)}, but is {getattr(self, name)!r}")
-        self.make_tokens()
+        if not self.make_tokens() and self.learn:
+            raise ParamError("learn needs a token or a token_file: else anyone could change the models")
+        if self.learn and not self.watch:
+            raise ParamError("learn needs watch above 0: else the server would not see what a model has learnt")
         self.make_hosts()
         Origins(self.cors_origins)
 

@@ -7,13 +7,7 @@ on request, and asks for its facts.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import resource
-import signal
-from multiprocessing.connection import Connection as Channel
 from multiprocessing.context import SpawnContext
-from pathlib import Path
 from typing import NamedTuple
 
 from umpteen.errors import (
@@ -24,6 +18,7 @@ from umpteen.errors import (
     ModelMissingError,
     ModelUnfinishedError,
 )
+from umpteen.serving.apart import Lost, call_apart
 
 _LONGEST_MESSAGE = 1000
 
@@ -38,52 +33,22 @@ class Outcome(NamedTuple):
 
 def try_model(context: SpawnContext, path: str, *, verify: bool, seconds: float) -> Outcome:
     """Opens a model in a process of its own, within some seconds."""
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_try, args=(path, verify, theirs), daemon=True)
     try:
-        process.start()
-        theirs.close()
-        if not ours.poll(seconds):
-            return Outcome(None, "stuck", f"{path}: the model could not be opened within {seconds:g} s")
-        try:
-            found = ours.recv()
-        except EOFError:
-            process.join(10)
-            return Outcome(None, "crashed", f"{path}: the process that tried the model {_end(process.exitcode)}")
-        return Outcome(*found)
-    finally:
-        ours.close()
-        if process.pid is not None:
-            process.kill()
-            process.join(10)
+        return Outcome(*call_apart(context, _try, (path, verify), seconds))
+    except Lost as lost:
+        return Outcome(None, lost.reason, f"{path}: the process that tried the model {lost}")
 
 
-def _end(code: int | None) -> str:
-    if code is not None and code < 0:
-        with contextlib.suppress(ValueError):
-            return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with code {code}"
-
-
-def _try(path: str, verify: bool, channel: Channel) -> None:
+def _try(path: str, verify: bool) -> tuple[str | None, str | None, str]:
     """Runs in the process of the trial."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(OSError):  # if memory runs out, this process is killed first
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         from umpteen.serving.served import OpenModel
 
         model = OpenModel(path, 1, verify=verify)
         model.facts("tried")
-        outcome = Outcome(model.version)
+        return Outcome(model.version)
     except BaseException as error:
-        outcome = Outcome(None, *explain_failure(error))
-    channel.send(tuple(outcome))
-    channel.close()
-    os._exit(0)  # an orderly end would only take time
+        return Outcome(None, *explain_failure(error))
 
 
 def explain_failure(error: BaseException) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_LABELS = "a list of label names"
+_LABELS, _NAME = "a list of label names", "a label's name, as a string"
 #: What each field must be.
 RULES = {
     "text": "a string",
@@ -25,11 +25,21 @@ RULES = {
     "min_known": "a number from 0 to 1",
     "exclude": _LABELS,
     "include": _LABELS,
+    "corrections": "a list of objects",
+    "labels": _LABELS,
+    "accepted": _LABELS,
+    "rejected": _LABELS,
+    "added": _LABELS,
     "documents[]": "an object",
+    "corrections[]": "an object",
     "features[]": "a number",
     "record[]": "a string or null",
-    "exclude[]": "a label's name, as a string",
-    "include[]": "a label's name, as a string",
+    "exclude[]": _NAME,
+    "include[]": _NAME,
+    "labels[]": _NAME,
+    "accepted[]": _NAME,
+    "rejected[]": _NAME,
+    "added[]": _NAME,
 }
 _KINDS = {
     "str": "a string", "int": "a number", "float": "a number", "bool": "true or false", "null": "null",
@@ -41,6 +51,7 @@ _AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`
 _GOT = re.compile(r"Expected `[^`]*`, got `(\w+)`")
 _ENUM = re.compile(r"Invalid enum value (.+)", re.DOTALL)
 _LIMIT = re.compile(r"Expected `\w+` (?:>=|<=|>|<) \S+")
+_LENGTH = re.compile(r"Expected `\w+` of length (>=|<=) (\d+)")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _LONGEST = 100
@@ -95,6 +106,8 @@ def _value(what: str) -> str | None:
     """The end of the sentence; None for an unknown message."""
     if got := _GOT.fullmatch(what):
         return f", but is {_KINDS.get(got[1], got[1])}"
+    if length := _LENGTH.fullmatch(what):
+        return f" of {'at least' if length[1] == '>=' else 'at most'} {length[2]} characters"
     if enum := _ENUM.fullmatch(what):
         return f", but is {enum[1][:_LONGEST]}"
     return "" if _LIMIT.fullmatch(what) else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from umpteen.errors import ModelError
+from umpteen.errors import ModelError, ModelLockedError
 
 
 def lock_directory(path: Path) -> int | None:
@@ -23,7 +23,7 @@ def lock_directory(path: Path) -> int | None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise ModelError(f"{path}: another process is writing this model") from None
+        raise ModelLockedError(f"{path}: another process is writing this model") from None
     except OSError:
         os.close(handle)
         return None

@@ -120,6 +120,15 @@ def find_background(features: TextFeatures) -> Background | None:
     return Background(shares, features.typical_values(shares), features.norm == "l2")
 
 
+def can_learn(model: TrainedModel, recipe: Any) -> bool:
+    """Whether a model learns from corrections; `recipe` is its tagger's method."""
+    return _correction_cost(method_with(model, recipe)) is not None
+
+
+def _correction_cost(method: Any) -> float | None:
+    return method.correction_cost() if isinstance(method, OneVsRest) else None
+
+
 def learn_texts(
     method: Any, features: TextFeatures | None, corrections: Sequence[Correction], X: Csr | None = None
 ) -> tuple[TrainedModel, TextFeatures | None]:
@@ -131,8 +140,8 @@ def learn_texts(
         The rows of the corrections where they are no texts.
     """
     model: TrainedModel = method.fitted()
-    cost = method.correction_cost() if isinstance(method, OneVsRest) else None
-    if cost is None or not isinstance(method, OneVsRest):
+    cost = _correction_cost(method)
+    if cost is None:
         raise ParamError(
             f"corrections are learnt by dismec and ppdsparse, but this model's method is {model.method}; "
             "train it again with the corrected texts"

@@ -8,6 +8,7 @@ import { describeTable, prepareTable } from "./table.js";
 const state = {
   models: [],
   limits: {},
+  learn: false, // whether the server takes corrections
   never: new Map(), // model id -> labels left out
   only: new Map(), // model id -> the only labels allowed
   picked: null, // {model, label}
@@ -31,6 +32,7 @@ function later(work, wait) {
 
 const modelOf = (id) => state.models.find((model) => model.model_id === id);
 const chosen = () => [$("model").value, ...($("other").value ? [$("other").value] : [])];
+const showPanel = () => showCorrections(chosen().map(modelOf), state, suggest);
 const rules = (map, id) => map.get(id) ?? map.set(id, new Set()).get(id);
 
 // --- asking for labels --------------------------------------------------------------------------------------------
@@ -379,7 +381,7 @@ function chooseModel() {
   $("find").value = "";
   $("hits").replaceChildren();
   describeTable(model);
-  showCorrections(chosen().map(modelOf));
+  showPanel();
 }
 
 function showView() {
@@ -397,8 +399,8 @@ function showView() {
 }
 
 async function start() {
-  const { models, limits } = await call("v1/models");
-  Object.assign(state, { models, limits });
+  const { models, limits, learn } = await call("v1/models");
+  Object.assign(state, { models, limits, learn });
   fill($("model"), models.map((model) => [model.model_id, model.model_id]));
   const typed = later(suggest, 200);
   $("text").value = sessionStorage.getItem("text") ?? ""; // this tab's, after a reload
@@ -418,7 +420,7 @@ async function start() {
     showView();
   });
   $("other").addEventListener("change", () => {
-    showCorrections(chosen().map(modelOf));
+    showPanel();
     suggest();
   });
   $("top-k").addEventListener("change", suggest);
@@ -432,7 +434,7 @@ async function start() {
     const focused = document.activeElement.getAttribute("aria-label"); // drawing takes the focus away
     showColumns(shown);
     [...document.querySelectorAll(".judge")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
-    showCorrections(chosen().map(modelOf));
+    showPanel();
   });
   window.addEventListener("hashchange", showView);
   chooseModel();

@@ -1,6 +1,6 @@
 // What people say of suggestions, text by text. It stays in this tab until it is closed.
 
-import { $, count, make, save } from "./server.js";
+import { $, call, count, make, patiently, save } from "./server.js";
 
 const KINDS = ["accepted", "rejected", "added"];
 const said = read(); // "[model, text]" as JSON -> {accepted, rejected, added}: lists of names
@@ -60,16 +60,62 @@ function forget(model, rows) {
   keep();
 }
 
-// The panel: how many there are of each model, and what can be done with them.
-export function showCorrections(models) {
-  const parts = models.flatMap((model) => panel(model, models.length > 1));
+// --- teaching the server's model ----------------------------------------------------------------------------------
+
+const lessons = new Map(); // model id -> what is to be said of the last one; {text, wrong, busy}
+const NEWS = 2000; // milliseconds between looks for the new model
+const LOOKS = 30;
+
+// Sends corrections, some at a time, forgets what was learnt, and waits until the new model answers.
+async function teach(id, most, onNews) {
+  const say = (text, more = {}) => {
+    lessons.set(id, { text, ...more });
+    changed();
+  };
+  let done = 0;
+  let version = null;
+  try {
+    for (let rows = listed(id); rows.length; rows = listed(id)) {
+      const some = rows.slice(0, most);
+      say(`Learning ${count(rows.length, "text")} …`, { busy: true });
+      version = (await patiently(() => call("v1/learn", { model: id, corrections: some }))).version;
+      done += some.length;
+      forget(id, some);
+    }
+    say(`${count(done, "text")} learnt; the new model is being opened …`, { busy: true });
+    const open = await waitFor(id, version);
+    say(open ? `${count(done, "text")} learnt.` : `${count(done, "text")} learnt; the server has not opened the new model yet.`);
+    onNews();
+  } catch (error) {
+    say(error.message, { wrong: true });
+  }
+}
+
+async function waitFor(id, version) {
+  for (let look = 0; look < LOOKS; look++) {
+    const { models } = await call("v1/models");
+    if (models.find((model) => model.model_id === id)?.version === version) return true;
+    await new Promise((done) => setTimeout(done, NEWS));
+  }
+  return false;
+}
+
+// --- the panel ----------------------------------------------------------------------------------------------------
+
+// How many there are of each model, and what can be done with them.
+export function showCorrections(models, { learn, limits }, onNews) {
+  const most = learn ? limits.max_documents : 0;
+  const parts = models.flatMap((model) => panel(model, models.length > 1, most, onNews));
   $("corrections").hidden = !parts.length;
   $("corrections").replaceChildren(...parts);
 }
 
-function panel(model, named) {
+function panel(model, named, most, onNews) {
   const rows = listed(model.model_id);
-  if (!rows.length) return [];
+  const lesson = lessons.get(model.model_id);
+  const news = lesson ? [make("p", { className: lesson.wrong ? "error" : "hint", textContent: lesson.text })] : [];
+  news.forEach((line) => line.setAttribute("role", "status"));
+  if (!rows.length) return news;
   const button = (text, work) => {
     const made = make("button", { type: "button", textContent: text });
     made.addEventListener("click", work);
@@ -79,8 +125,12 @@ function panel(model, named) {
     save(`${model.model_id}-corrections.jsonl`, rows.map((row) => `${JSON.stringify(row)}\n`), "application/jsonl");
   });
   const discard = button("Discard", () => forget(model.model_id, rows));
-  const hint = make("span", { className: "hint" }, " Improve the model by them with: ",
-    make("code", { textContent: "umpteen learn MODEL FILE" }));
+  const taught = most && model.learns;
+  const send = button("Improve the model", () => teach(model.model_id, most, onNews));
+  for (const each of [send, discard]) each.disabled = Boolean(lesson?.busy);
+  const hint = make("span", { className: "hint" }, ...(taught
+    ? [" They change the model for everyone who uses this server."]
+    : [" Improve the model by them with: ", make("code", { textContent: "umpteen learn MODEL FILE" })]));
   const what = `${count(rows.length, "text")} corrected${named ? ` for ${model.model_id}` : ""}.`;
-  return [make("p", {}, what, hint), make("div", { className: "actions" }, download, discard)];
+  return [make("p", {}, what, hint), make("div", { className: "actions" }, ...(taught ? [send] : []), download, discard), ...news];
 }

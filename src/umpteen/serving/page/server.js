@@ -29,6 +29,20 @@ export async function call(path, body) {
   return found;
 }
 
+// Asks again while the server is busy, for a minute at most: long work should not fail by one crowded moment. Null if
+// it was stopped meanwhile.
+export async function patiently(ask, run = { stopped: false }) {
+  for (let wait = 1; !run.stopped; wait *= 2) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!error.busy || wait > 32) throw error;
+    }
+    await new Promise((done) => setTimeout(done, 1000 * wait));
+  }
+  return null;
+}
+
 let asking = null;
 function askToken(wrong) {
   asking ??= new Promise((done) => {

@@ -1,6 +1,6 @@
 // A table in, the same table with labels out. The server reads it, piece by piece; the page only cuts it.
 
-import { $, call, count, make, number, save } from "./server.js";
+import { $, call, count, make, number, patiently, save } from "./server.js";
 
 const FIRST = 1 << 20; // shows how the table is written
 const PIECE = 1 << 16;
@@ -68,19 +68,6 @@ async function label(model, limits) {
     $("table-stop").hidden = true;
     $("table-progress").hidden = true;
   }
-}
-
-// Asks again while the server is busy, for a minute at most: a long table should not fail by one crowded moment.
-async function patiently(ask, run) {
-  for (let wait = 1; !run.stopped; wait *= 2) {
-    try {
-      return await ask();
-    } catch (error) {
-      if (!error.busy || wait > 32) throw error;
-    }
-    await new Promise((done) => setTimeout(done, 1000 * wait));
-  }
-  return null;
 }
 
 function options(model, file) {
