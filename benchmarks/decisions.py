@@ -1,10 +1,13 @@
 """Probabilities and decisions: how far they hold, from 50 texts on.
 
-    python benchmarks/decisions.py [probabilities | decisions]
+    python benchmarks/decisions.py [probabilities | chance | decisions]
 
 probabilities: taggers of a few training texts, judged on other training texts, never on test rows. Cross-fitted by
 five folds, beside a tenth held out. Calibration error of the five best labels and of all above 0.05, and log loss of
 the fifty best; means over some draws. Every second text is left out: the others chose how probabilities are learned.
+
+chance: the same for 50 texts, but probabilities are learned from 50 texts that the model has never seen: what so few
+texts leave to chance, however probabilities are learned.
 
 decisions: micro F1 of the labels given to test rows: by a model without calibration, by one with it, five for every
 row, and scikit-learn's one-vs-rest.
@@ -44,20 +47,29 @@ def log_loss(probability: Any, hit: Any) -> float:
     return float(-(hit * np.log(p) + (1 - hit) * np.log(1 - p)).mean())
 
 
-def judge(corpus: Any, n_texts: int, seed: int, calibration: Any) -> tuple[float, float, float]:
+def judge(corpus: Any, n_texts: int, seed: int, calibration: Any, n_unseen: int = 0) -> tuple[float, float, float]:
+    """Errors and log loss of a draw; probabilities are learned by `calibration`, or from other texts."""
     rng = np.random.default_rng(seed)
     drawn = rng.permutation(np.arange(1, len(corpus.texts), 2))
-    few, others = drawn[:n_texts], drawn[n_texts : n_texts + OTHERS]
+    few, unseen, others = np.split(drawn[: n_texts + n_unseen + OTHERS], [n_texts, n_texts + n_unseen])
     tagger = umpteen.Tagger(umpteen.DiSMEC(threads=2), calibration=calibration)
     tagger.fit([corpus.texts[i] for i in few], [corpus.labels[i] for i in few])
-    ids = tagger.model_.ids_by_name
-    Y = to_label_matrix([[ids[name] for name in corpus.labels[i] if name in ids] for i in others], len(ids))
-    rows = tagger.vectorize([corpus.texts[i] for i in others])
-    labels, scores = tagger.model_.predict_topk(rows.X, min(TOP_K, len(ids)))
+    model = tagger.fitted()
+    if n_unseen:
+        model = model.calibrate(*to_rows(tagger, corpus, unseen))
+    X, Y = to_rows(tagger, corpus, others)
+    labels, scores = model.predict_topk(X, min(TOP_K, model.n_labels))
     given, hit = labels >= 0, find_hits(Y, labels).astype(float)
-    p = tagger.model_.to_unit(scores)
+    p = model.to_unit(scores)
     five, likely = given & (np.arange(labels.shape[1]) < 5), given & (p > 0.05)
     return error(p[five], hit[five]), error(p[likely], hit[likely]), log_loss(p[given], hit[given])
+
+
+def to_rows(tagger: umpteen.Tagger, corpus: Any, chosen: Any) -> tuple[Any, Any]:
+    """Texts as rows, and those of their labels that the tagger has."""
+    ids = tagger.fitted().ids_by_name
+    Y = to_label_matrix([[ids[name] for name in corpus.labels[i] if name in ids] for i in chosen], len(ids))
+    return tagger.vectorize([corpus.texts[i] for i in chosen]).X, Y
 
 
 def probabilities() -> str:
@@ -69,6 +81,15 @@ def probabilities() -> str:
                 found = np.mean([judge(corpus, n_texts, seed, calibration) for seed in range(draws)], axis=0)
                 rows.append([name, f"{n_texts:,}", way, *(f"{value:.4f}" for value in found)])
     return table(["set", "texts", "calibration", "error, five best", "error, above 0.05", "log loss"], rows)
+
+
+def chance(n_texts: int = 50) -> str:
+    rows = []
+    for name in SETS:
+        corpus = umpteen.read_corpus(data_root() / name / "train.jsonl.xz")
+        found = np.mean([judge(corpus, n_texts, seed, 0, n_texts) for seed in range(4 * SIZES[n_texts])], axis=0)
+        rows.append([name, f"{n_texts:,}", *(f"{value:.4f}" for value in found)])
+    return table(["set", "texts", "error, five best", "error, above 0.05", "log loss"], rows)
 
 
 def decisions(n_texts: int = 6000) -> str:
@@ -91,6 +112,7 @@ def decisions(n_texts: int = 6000) -> str:
 
 PARTS = {
     "probabilities": ("Probabilities of few texts", probabilities),
+    "chance": ("Probabilities of 50 texts, learned from 50 others", chance),
     "decisions": ("Micro F1 of the labels given, 6,000 training texts", decisions),
 }
 

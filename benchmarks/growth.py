@@ -1,6 +1,6 @@
 """Growing a model: labels added later, and corrections of single texts, beside training from the start.
 
-    python benchmarks/growth.py [cooking | debian | nuclei | eurlex | corrections]
+    python benchmarks/growth.py [cooking | debian | debian-kept | nuclei | eurlex | corrections]
 
 A tenth of the labels is hidden, with all rows that have one. The model is trained on the others; then the hidden
 labels are added with at most 1, 5 or 20 rows each, trained against all old rows again, which a user would not have,
@@ -66,12 +66,12 @@ def open_set(name: str) -> Split:
     return Split(X, sp.csr_matrix(Y[:, order]), test_X, sp.csr_matrix(test_Y[:, order]), len(used) - len(hidden))
 
 
-def study(name: str) -> str:
+def study(name: str, kept: int = KEPT, sources: dict[str, str] = SOURCES) -> str:
     split = open_set(name)
     n_old, n_labels = split.n_old, split.Y.shape[1]
     hidden_rows = np.diff(split.Y[:, n_old:].indptr) > 0
     X, Y = split.take(np.flatnonzero(~hidden_rows))
-    base = fit(X, Y[:, :n_old])
+    base = fit(X, Y[:, :n_old], kept)
     plain = np.diff(split.test_Y[:, n_old:].indptr) == 0
     every_row, first = np.ones(len(plain), bool), rank(base, split)
     before = precision(first, split, plain)
@@ -86,7 +86,7 @@ def study(name: str) -> str:
         rows.append([str(n), "from the start", join(fall), "", alone, whole, f"{want:.2f}", ""])
         show(rows[-1])
         every = together_rows(X, new_X), sp.vstack([Y, new_Y], format="csr")
-        for title, negatives in {"all old rows": None, **SOURCES}.items():
+        for title, negatives in {"all old rows": None, **sources}.items():
             given = every if negatives is None else (new_X, new_Y)
             model = grow(base, *given, n_old, negatives or "rows")
             grown, alone = rank(model, split), fall_alone(model, split, before, plain)
@@ -112,11 +112,11 @@ def together_rows(X, more):
     return X + more if isinstance(X, list) else sp.vstack([X, more], format="csr")
 
 
-def fit(X, Y):
+def fit(X, Y, kept: int = 0):
     names = [f"l{i:05d}" for i in range(Y.shape[1])]
     if isinstance(X, list):
-        return umpteen.Tagger(umpteen.DiSMEC(threads=2), calibration=0, keep_rows=KEPT).fit(X, to_names(Y, names))
-    return umpteen.DiSMEC(threads=2).fit(X, Y, label_names=names, keep_rows=KEPT)
+        return umpteen.Tagger(umpteen.DiSMEC(threads=2), calibration=0, keep_rows=kept).fit(X, to_names(Y, names))
+    return umpteen.DiSMEC(threads=2).fit(X, Y, label_names=names, keep_rows=kept)
 
 
 def grow(base, X, Y, n_old: int, negatives: str):
@@ -219,6 +219,10 @@ def show(row: list[str]) -> None:
 PARTS = {
     "cooking": ("Labels added to StackExchange-Cooking", partial(study, "StackExchange-Cooking")),
     "debian": ("Labels added to Debian-Tags", partial(study, "Debian-Tags")),
+    "debian-kept": (
+        "Labels added to Debian-Tags, 4,000 rows kept",
+        partial(study, "Debian-Tags", 4000, {"kept and weights": "auto"}),
+    ),
     "nuclei": ("Labels added to Nuclei-Tags", partial(study, "Nuclei-Tags")),
     "eurlex": ("Labels added to a slice of EURLex-4K", partial(study, "EURLex-4K")),
     "corrections": ("Corrections of StackExchange-Cooking", partial(corrections, "StackExchange-Cooking")),
