@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -342,6 +343,65 @@ def test_wrong_static_files(folder):
     refused("tokenizer is invalid")
     (folder / "tokenizer.json").unlink()
     refused("tokenizer")
+
+
+def replace(string, content):
+    return {"type": "Replace", "pattern": {"String": string}, "content": content}
+
+
+WILD = {
+    "doubles a text thirty times": (
+        {"normalizer": {"type": "Sequence", "normalizers": [replace("a", "aa")] * 30}}, "so much longer"
+    ),
+    "replaces nothing": ({"normalizer": replace("", "xxxx")}, "at least one character"),
+    "puts much before": ({"normalizer": {"type": "Prepend", "prepend": "x" * 9}}, "before a text"),
+    "damaged characters": ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAAAA"}}, "is damaged"),
+    "long characters": (
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "BAAAAAAAAAA" + "eHh4" * 40 + "A"}}, "64 bytes"
+    ),
+    "panics": ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "'FixedLength', which is not opened"),
+    "a thousand steps": (
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}] * 1000}}, "so many steps"
+    ),
+    "quadratic words": ({"model": TOKENIZER["model"] | {"max_input_chars_per_word": 10**9}}, "at most 1000"),
+    "random": ({"model": {"type": "BPE", "dropout": 0.5, "vocab": {"a": 0}, "merges": []}}, "at random"),
+    "another number": ({"model": TOKENIZER["model"] | {"vocab": {"[UNK]": 0, "a": 77}}}, "is number 77"),
+    "a huge number": ({"model": TOKENIZER["model"] | {"vocab": {"[UNK]": 0, "a": 2**31}}}, "is number 2147483648"),
+    "a long token": ({"model": TOKENIZER["model"] | {"vocab": {"[UNK]": 0, "a" * 1001: 1}}}, "at most 1000 char"),
+    "no model": ({"model": None}, "tokenizer is invalid"),
+    "no steps": ({"normalizer": 7}, "tokenizer is invalid"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WILD)
+def test_tokenizers_that_could_run_wild_are_refused(name):
+    """Each of these once hung, ended the process, gave a bare error or random vectors."""
+    pytest.importorskip("tokenizers")
+    change, message = WILD[name]
+    raw = np.frombuffer(json.dumps(TOKENIZER | change).encode(), np.uint8)
+    scalars = {"encoding": {"encoder": "static:x", "seed": 0, "n_rows": 1}}
+    part = Part({"vectors": np.ones((7, 3), np.float16), "tokenizer": raw}, scalars)
+    with pytest.raises(umpteen.errors.ModelCorruptError, match=message):
+        Encoding.from_part(part)
+
+
+def test_static_files_that_are_pipes_or_too_large_are_refused(folder):
+    (folder / "tokenizer.json").rename(folder / "z_tokenizer.json")
+    os.mkfifo(folder / "a_tokenizer.json")
+    Encoding(f"static:{folder}").fit(TEXTS)  # the other one is taken
+    vectors, mapping = np.ones((7, 1 << 12), np.float16), np.zeros(1 << 19, np.int64)
+    write_safetensors(folder / "model.safetensors", embeddings=vectors, mapping=mapping)
+    with pytest.raises(DataError, match="must not make more than"):
+        Encoding(f"static:{folder}").fit(TEXTS)
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "model.safetensors")
+    with pytest.raises(DataError, match="must have one"):
+        Encoding(f"static:{folder}").fit(TEXTS)
+    (folder / "model.safetensors").unlink()
+    text = json.dumps({"a": {"dtype": "F16", "shape": [2**70, 0], "data_offsets": [0, 0]}}).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    with pytest.raises(DataError, match="is no safetensors file"):
+        Encoding(f"static:{folder}").fit(TEXTS)
 
 
 def test_wordllama_as_it_is_installed():

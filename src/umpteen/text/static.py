@@ -6,8 +6,8 @@ A folder, or two files in it, as model2vec and wordllama write them:
                        each token) and `mapping` (the row of each token)
     *tokenizer*.json   the tokenizer, in the form of the package `tokenizers` (``pip install 'umpteen[static]'``)
 
-Both are copied into the model, the vectors as float16, so that it answers without the folder. A tokenizer that holds
-regular expressions is refused, since those may take forever over a text.
+Both are copied into the model, the vectors as float16, so that it answers without the folder. Which tokenizers
+are opened is said in static_tokenizer.py.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.data.matrix import make_csr
-from umpteen.errors import DataError, MissingExtraError, ModelCorruptError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.storage.store import Part
+from umpteen.text.static_tokenizer import MOST_BYTES, Tokenizer
 from umpteen.text.tfidf import WordCounts
 from umpteen.text.vectors import check_vectors, count_words, multiply_halves
 from umpteen.threads import resolve_threads
 
 _TYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I32": np.int32, "I64": np.int64}
 _MOST_HEADER = 1 << 24
-_MOST_TOKENIZER = 1 << 27
+#: Most numbers of all vectors, once their mapping is followed: 2 GB.
+_MOST_NUMBERS = 1 << 30
 
 
 def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -44,7 +46,7 @@ def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
             header = json.loads(file.read(length))
             entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
             return {name: _map_array(path, size, 8 + length, entry) for name, entry in entries.items()}
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
             raise DataError(f"{path}: is no safetensors file ({error})") from error
 
 
@@ -82,13 +84,7 @@ class StaticEncoder:
         return self
 
     def _set_tokenizer(self, raw: bytes) -> None:
-        self.raw, self.tokenizer = raw, _make_tokenizer(raw)
-        if self.tokenizer.get_vocab_size() > len(self.vectors):
-            raise ValueError(
-                f"it has {self.tokenizer.get_vocab_size()} tokens, but there are {len(self.vectors)} vectors"
-            )
-        unknown = getattr(self.tokenizer.model, "unk_token", None)
-        self.unknown = None if unknown is None else self.tokenizer.token_to_id(unknown)
+        self.raw, self.tokenizer = raw, Tokenizer(raw, len(self.vectors))
 
     @property
     def width(self) -> int:
@@ -96,9 +92,7 @@ class StaticEncoder:
 
     def encode(self, texts: Sequence[str], threads: int | None = None) -> tuple[NDArray[np.float32], WordCounts]:
         """The vectors of texts; all words count as known, since a tokenizer takes any."""
-        clean = [text.encode("utf-8", "replace").decode() for text in texts]  # lone surrogates are no text to Rust
-        found = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-        ids = [[i for i in one.ids if i != self.unknown] for one in found]
+        ids = self.tokenizer.encode(texts)
         lengths = np.array([len(one) for one in ids], np.int64)
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         indices = np.fromiter((i for one in ids for i in one), np.int32, int(indptr[-1]))
@@ -135,6 +129,7 @@ def _find_files(path: Path) -> tuple[Path, Path]:
     )
     places = [folder, folder / "tokenizers", folder.parent / "tokenizers"]
     tokenizers = [file for place in places for file in sorted(place.glob("*tokenizer*.json")) if _is_tokenizer(file)]
+    weights = [file for file in weights if file.is_file()]
     for what, found in (("*.safetensors", weights), ("*tokenizer*.json", tokenizers)):
         if not found or (what == "*.safetensors" and len(found) > 1):
             raise DataError(f"{path}: must have one {what}, but has {len(found)}")
@@ -143,8 +138,10 @@ def _find_files(path: Path) -> tuple[Path, Path]:
 
 def _is_tokenizer(path: Path) -> bool:
     """Whether a JSON file is a tokenizer rather than settings of one, which look alike by name."""
+    if not path.is_file():  # a pipe would never end
+        return False
     try:
-        return path.stat().st_size <= _MOST_TOKENIZER and isinstance(json.loads(path.read_bytes())["model"], dict)
+        return path.stat().st_size <= MOST_BYTES and isinstance(json.loads(path.read_bytes())["model"], dict)
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -159,6 +156,8 @@ def _as_vectors(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[np.float
         mapping = np.asarray(arrays["mapping"], np.int64)
         if mapping.ndim != 1 or (len(mapping) and not 0 <= mapping.min() <= mapping.max() < len(vectors)):
             raise DataError(f"{path}: mapping must name rows of the {len(vectors)} vectors")
+        if len(mapping) * vectors.shape[1] > _MOST_NUMBERS:
+            raise DataError(f"{path}: mapping must not make more than {_MOST_NUMBERS} numbers")
         vectors = vectors[mapping]
     if "weights" in arrays:
         weights = np.asarray(arrays["weights"], np.float32)
@@ -171,36 +170,3 @@ def _as_vectors(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[np.float
     except ValueError as error:
         raise DataError(f"{path}: {error}, in float16 too") from error
     return halves
-
-
-def _make_tokenizer(raw: bytes) -> Any:
-    """The tokenizer in a JSON document; raises ValueError if it is none, or holds regular expressions."""
-    if len(raw) > _MOST_TOKENIZER:
-        raise ValueError(f"a tokenizer may have at most {_MOST_TOKENIZER} bytes, but has {len(raw)}")
-    try:
-        if _has_patterns(json.loads(raw)):
-            raise ValueError("the tokenizer must have no regular expressions, but has some")
-    except RecursionError as error:
-        raise ValueError("the tokenizer is nested too deeply") from error
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise MissingExtraError(
-            "static vectors need the package tokenizers. Install it with: pip install 'umpteen[static]'"
-        ) from error
-    try:
-        made = tokenizers.Tokenizer.from_str(raw.decode())
-        made.no_truncation()
-        made.no_padding()
-    except (KeyboardInterrupt, SystemExit, MemoryError):
-        raise
-    except BaseException as error:  # a panic of Rust is no Exception
-        raise ValueError(f"the tokenizer is invalid ({error})"[:300]) from error
-    return made
-
-
-def _has_patterns(value: Any) -> bool:
-    """Whether there is a regular expression beside the vocabulary, which may hold any string."""
-    if isinstance(value, dict):
-        return "Regex" in value or any(_has_patterns(inner) for key, inner in value.items() if key != "vocab")
-    return isinstance(value, list) and any(_has_patterns(inner) for inner in value if isinstance(inner, (dict, list)))
