@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, overload
 
 import numpy as np
@@ -28,6 +28,7 @@ from umpteen.storage.store import ModelReader
 from umpteen.tagging import growing, judging, training
 from umpteen.tagging.explaining import TextExplanation, explain_in_words
 from umpteen.tagging.parameters import TaggerParameters
+from umpteen.tagging.records import FieldNames, find_fields, read_records
 from umpteen.tagging.rows import TextRows, rank_rows
 from umpteen.tagging.storage import PRECOMPUTED, Untrainable, check_stored, open_features, open_fields, recipe_of
 from umpteen.tagging.targets import LabelForm, read_labels
@@ -54,7 +55,8 @@ class Tagger(TaggerParameters):
         budget, most often by comparing methods on held-out texts; `choice_` says which, and why.
     features
         How texts become features: a `Tfidf`; a name, "word" (the default), "pairs", "char" or "char_wb"; an encoder
-        that makes dense vectors, such as "svd:256"; several of these in a list, or a `TfidfUnion`; a transformer by
+        that makes dense vectors, such as "svd:256"; several of these in a list, or a `TfidfUnion`; a dictionary of
+        these by field, ``{"title^3": "word", "abstract": "word"}``, if texts are records; a transformer by
         scikit-learn's rules, such as a `TfidfVectorizer` or a `ColumnTransformer`; or "precomputed", to pass rows of
         numbers (sparse, dense, embeddings) instead of texts.
     calibration : float, int or "auto"
@@ -130,13 +132,14 @@ class Tagger(TaggerParameters):
         *,
         resume: bool = True,
         progress: bool | Listener = False,
-        fields: Fields | None = None,
+        fields: Fields | FieldNames | None = None,
     ) -> Self:
         """Learns from texts and the names of their labels.
 
         Parameters
         ----------
-        texts : iterable of str; or rows of numbers, with features="precomputed"
+        texts : iterable of str, or of dictionaries with `fields`, or a table; or rows of numbers, with
+            features="precomputed"
         labels : iterable of iterables of str
             The label names of each text; a text may have none. Or a matrix, sparse or dense, or a table with a column
             for each label; or an array or series with one class for each text. `predict` gives the same form.
@@ -144,11 +147,15 @@ class Tagger(TaggerParameters):
             As for the method's own `fit`: each shard is written as it finishes, and after an interruption the same
             call continues.
         fields
-            Which columns of a table they come from, such as `Corpus.fields`. The model keeps this, and commands that
-            read tables for it take these columns.
+            Which columns of a table, or entries of dictionaries, are the texts, such as ``["title^3", "abstract"]``,
+            which are joined, and the words of the title count three times; or `Corpus.fields`. By default those of
+            `features`. The model keeps this: it then takes such dictionaries for texts, and commands that read tables
+            for it take these columns.
         """
         self._form, labels = read_labels(labels)
-        features, data = self.prepare(texts, labels, model_dir)
+        recipe = self.make_features()
+        fields = find_fields(fields, recipe)
+        features, data = self.prepare(read_records(texts, lambda: fields, recipe), labels, model_dir)
         return self.train(features, data, model_dir, resume=resume, progress=progress, fields=fields)
 
     def prepare(
@@ -220,7 +227,7 @@ class Tagger(TaggerParameters):
             method.add_labels(self.vectorize(texts).X, Y, names, model_dir, **options)
         else:
             self.features_ = growing.add_new_labels(
-                method, self.features_, list(texts), Y, names, model_dir, **options
+                method, self.features_, list(self._read(texts)), Y, names, model_dir, **options
             )
         self.model_ = method.fitted()
         return self
@@ -245,7 +252,7 @@ class Tagger(TaggerParameters):
 
         Parameters
         ----------
-        texts : str, or iterable of str; or rows of numbers, with features="precomputed"
+        texts : str or dictionary, or iterable of these; or rows of numbers, with features="precomputed"
         labels : iterable of str; for several texts one for each
             All labels that are right: every other one is wrong.
         accepted, rejected, added : the same
@@ -264,7 +271,7 @@ class Tagger(TaggerParameters):
         """
         n_features = self.fitted().n_features
         X = as_csr(texts, "texts", n_features) if self.features_ is None else None
-        rows = texts if X is None else range(X.shape[0])
+        rows: Any = self._read_one(texts) if X is None else range(X.shape[0])
         return self.learn_from(growing.make_corrections(rows, labels, accepted, rejected, added), X)
 
     def learn_from(self, corrections: Sequence[Correction], X: Csr | None = None) -> Self:
@@ -280,7 +287,7 @@ class Tagger(TaggerParameters):
     # --- suggest -------------------------------------------------------------------------------------------------
 
     @overload
-    def suggest(self, texts: str, *how: Any, **more: Any) -> Suggestions: ...
+    def suggest(self, texts: str | Mapping[str, Any], *how: Any, **more: Any) -> Suggestions: ...
 
     @overload
     def suggest(self, texts: Iterable[Any], *how: Any, **more: Any) -> list[Suggestions]: ...
@@ -299,7 +306,7 @@ class Tagger(TaggerParameters):
 
         Parameters
         ----------
-        texts : str or iterable of str
+        texts : str, a dictionary with the fields of a record, or an iterable of these
         top_k : int, "auto" or None
             By default the labels that are likely enough; a number gives so many, however unlikely, unless a threshold
             is given too; "auto" takes as many for each text as maximise the expected F1.
@@ -316,7 +323,7 @@ class Tagger(TaggerParameters):
         -------
         list of (name, probability); for several texts a list of such lists
         """
-        one = isinstance(texts, str)
+        one = isinstance(texts, (str, Mapping))
         rows = self.vectorize([texts] if one else texts, threads=threads)
         ranking = self.rank_rows(rows, top_k, threshold, exclude, include, threads, min_known=min_known)
         found = self.name_labels(*ranking)
@@ -364,7 +371,15 @@ class Tagger(TaggerParameters):
             return TextRows(texts, None)
         if isinstance(texts, str):
             raise ParamError("texts must be a list of texts, but is one text")
-        return TextRows(*self.features_.transform(texts, return_unknown=True, threads=threads))
+        return TextRows(*self.features_.transform(self._read(texts), return_unknown=True, threads=threads))
+
+    def _read(self, texts: Any) -> Any:
+        """Texts, of which records have become texts."""
+        return read_records(texts, lambda: self.fields_, self.features_)
+
+    def _read_one(self, texts: Any) -> Any:
+        """The same of one text or several."""
+        return next(iter(self._read([texts]))) if isinstance(texts, Mapping) else self._read(texts)
 
     def name_labels(self, labels: NDArray[np.int32], values: NDArray[np.float32]) -> list[Suggestions]:
         """A ranking with names instead of ids: one list per row."""
@@ -392,11 +407,13 @@ class Tagger(TaggerParameters):
 
     # --- explain -------------------------------------------------------------------------------------------------
 
-    def explain(self, text: str, label: str | None = None) -> TextExplanation:
-        """The words that count for and against a label; by default the label ranked first."""
+    def explain(self, text: str | Mapping[str, Any], label: str | None = None) -> TextExplanation:
+        """The words of a text, or of a record's fields, that count for and against a label; by default the label
+        ranked first."""
         model = self.fitted()
         if self.features_ is None:
             raise ParamError("a tagger with precomputed features has no words; use model_.explain")
+        text = self._read_one(text)
         if not isinstance(text, str):
             raise ParamError(f"text must be one string, but is a {type(text).__name__}")
         X = self.vectorize([text]).X

@@ -127,6 +127,14 @@ def command(
             rich_help_panel="Corpus of texts",
         ),
     ] = None,
+    separate_fields: Annotated[
+        bool,
+        typer.Option(
+            "--separate-fields",
+            help="Each --text-field has words of its own, and title^3 counts three times as much as the others.",
+            rich_help_panel="Corpus of texts",
+        ),
+    ] = False,
     calibration: Annotated[
         str | None,
         typer.Option(
@@ -172,6 +180,8 @@ def command(
             tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
                 keep_rows=keep_rows
             )
+            if separate_fields:
+                tagger.features = _separate(tagger.features, tables, threads)
             metrics = _train_on_texts(train, tagger, place, valid, tables, resume, threads, where, dry_run)
         else:
             options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
@@ -282,6 +292,20 @@ def _make_tagger(
         return Tagger(estimator, settings, calibration)
     free = tune and not features  # then they are tuned too
     return Tagger(AUTO, None if free else settings, calibration, seed or 0, budget, tune)
+
+
+def _separate(features: Any, tables: TableOptions, threads: int | None) -> Any:
+    """The same features for each column with text."""
+    from umpteen.text.features import make_features
+    from umpteen.text.union import TfidfUnion
+
+    columns = tables.fields().text_names()
+    if len(columns) < 2:
+        raise ParamError("--separate-fields needs several --text-field, but there is one")
+    if features is None:
+        raise ParamError("--separate-fields goes with --features if features are tuned")
+    parts = features.parts if isinstance(features, TfidfUnion) else [features]
+    return make_features({column: list(parts) for column in columns}, threads)
 
 
 def _train_on_texts(

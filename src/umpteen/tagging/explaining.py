@@ -227,7 +227,7 @@ def explain_in_words(
     known = None if features.hashing is not None else features.feature_names_
     name = (lambda f: terms.get(f, f"column {f}")) if known is None else lambda f: known[f]
     return TextExplanation(
-        text=text,
+        text=str(text),  # also of a record, whose fields are told by the words
         label=classes[found.label],
         score=found.score,
         probability=probability,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from umpteen.data.tables.fields import PARAMETERS, Fields
 from umpteen.errors import ParamError
 from umpteen.text.encoding import Encoding, is_encoder, name_of
+from umpteen.text.fields import check_fields
 from umpteen.text.foreign import ForeignFeatures, is_transformer
 from umpteen.text.tfidf import Tfidf
 from umpteen.text.union import NAMED, TfidfUnion
@@ -17,7 +19,8 @@ KINDS: dict[str, type[TextFeatures]] = {kind.name: kind for kind in (Tfidf, Tfid
 
 
 def make_features(given: Any, threads: int | None = None) -> TextFeatures:
-    """Features to fit, from an object that has them as parameters, a name such as "char_wb", or a list of these."""
+    """Features to fit, from an object that has them as parameters, a name such as "char_wb", or a list of these; or
+    such for each field of records, by their names, which may have weights: ``{"title^3": "word", "abstract": …}``."""
     if isinstance(given, (Tfidf, TfidfUnion)):
         return type(given)(**given.get_params())
     if isinstance(given, str) and given in NAMED:
@@ -26,13 +29,38 @@ def make_features(given: Any, threads: int | None = None) -> TextFeatures:
         return ForeignFeatures(given)
     if isinstance(given, Encoding) or is_encoder(given):
         return TfidfUnion((given,), threads=threads)
+    if isinstance(given, Mapping):
+        return _make_fields(given, threads)
     if isinstance(given, Sequence) and not isinstance(given, str):
         return TfidfUnion(tuple(given), threads=threads)
     names = ", ".join(f'"{name}"' for name in NAMED)
     raise ParamError(
         f'features must be a Tfidf, a TfidfUnion, one of {names}, an encoder such as "svd:256", a list of these, a '
-        f'transformer such as TfidfVectorizer(), or "precomputed", but is {given!r:.100}'
+        f'dictionary of these by field, a transformer such as TfidfVectorizer(), or "precomputed", but is '
+        f"{given!r:.100}"
     )
+
+
+def _make_fields(given: Mapping[str, Any], threads: int | None) -> TfidfUnion:
+    """Parts for each field, which share its weight."""
+    weights = Fields.make(list(given), None, words=PARAMETERS | {"text": "features"}).texts
+    parts = [
+        (field, weight, part)
+        for (field, weight), value in zip(weights.items(), given.values(), strict=True)
+        for part in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])
+    ]
+    return TfidfUnion(
+        tuple(part for _, _, part in parts),
+        weights=None if set(weights.values()) == {1} else [weight for _, weight, _ in parts],
+        fields=[field for field, _, _ in parts],
+        threads=threads,
+    )
+
+
+def fields_of(features: TextFeatures | None) -> list[str]:
+    """The fields of records that features tell apart."""
+    fields = check_fields(features.fields, len(features.parts)) if isinstance(features, TfidfUnion) else []
+    return list(dict.fromkeys(field for field in fields if field is not None))
 
 
 def unfitted(features: TextFeatures) -> Any:
@@ -45,7 +73,8 @@ def describe(features: TextFeatures) -> dict[str, Any]:
     if isinstance(features, TfidfUnion):
         parts = [part if isinstance(part, str) else _describe_part(part) for part in features.parts]
         weights = {} if features.weights is None else {"weights": [float(weight) for weight in features.weights]}
-        return {"parts": parts, **weights}
+        fields = {} if features.fields is None else {"fields": list(features.fields)}
+        return {"parts": parts, **weights, **fields}
     return _describe_part(features)
 
 
@@ -67,4 +96,4 @@ def restore(settings: Mapping[str, Any], threads: int | None = None) -> TextFeat
         part if isinstance(part, str) else Encoding(**part) if "encoder" in part else Tfidf(**part)
         for part in settings["parts"]
     ]
-    return TfidfUnion(tuple(parts), weights=settings.get("weights"), threads=threads)
+    return TfidfUnion(tuple(parts), weights=settings.get("weights"), fields=settings.get("fields"), threads=threads)

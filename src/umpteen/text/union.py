@@ -16,10 +16,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen.data.matrix import Csr, make_csr
-from umpteen.errors import ModelCorruptError, ModelError, NotFittedError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ModelError, NotFittedError, ParamError
 from umpteen.params import Parameters, check_number
 from umpteen.storage.store import Part
 from umpteen.text.encoding import Encoding, is_encoder
+from umpteen.text.fields import check_fields, check_records, locate, read_fields, take_field
 from umpteen.text.tfidf import Span, Tfidf, WordCounts
 
 #: Kinds of terms that have a name, and the settings that go with it.
@@ -53,6 +54,9 @@ class TfidfUnion(Parameters):
     weights
         How much each part counts; by default all the same. A row of unit length is made of parts of unit length, so
         only the ratios matter to methods that scale rows.
+    fields
+        The field of a record that each part reads, such as "title"; None for a part that reads all fields, as all
+        parts do by default. A text that is no record counts as the first field.
     threads
         How many threads to use; by default all cores. The result does not depend on it.
 
@@ -75,27 +79,37 @@ class TfidfUnion(Parameters):
         parts: Sequence[Any] = ("word", "char_wb"),
         *,
         weights: Sequence[float] | None = None,
+        fields: Sequence[str | None] | None = None,
         threads: int | None = None,
     ) -> None:
         self.parts = parts
         self.weights = weights
+        self.fields = fields
         self.threads = threads
 
     # --- fit and transform --------------------------------------------------------------------------------------
 
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
         """Counts the terms of texts, which are kept in memory meanwhile, since each part reads them."""
-        texts = list(texts)
-        self._set_parts([part.fit(texts) for part in self._make_parts()])
+        self._fit_parts(list(texts), "fit")
         return self
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
         """The rows of texts: CSR float32, n_rows x n_features_."""
-        texts = list(texts)
-        parts = self._make_parts()
-        rows = [part.fit_transform(texts) for part in parts]
+        return self._join(self._fit_parts(list(texts), "fit_transform"))
+
+    def _fit_parts(self, texts: list[str], how: str) -> list[Any]:
+        """Calls a method of each part with what it reads."""
+        parts, fields = self._make_parts(), check_fields(self.fields, len(self.parts))
+        check_records(texts, fields)
+        found = []
+        for part, field in zip(parts, fields, strict=True):
+            try:
+                found.append(getattr(part, how)(take_field(texts, field, fields[0])))
+            except DataError as error:
+                raise error if field is None else DataError(f"field {field!r:.100}: {error}") from error
         self._set_parts(parts)
-        return self._join(rows)
+        return found
 
     @overload
     def transform(
@@ -109,13 +123,21 @@ class TfidfUnion(Parameters):
         self, texts: Iterable[str], *, return_unknown: bool = False, threads: int | None = None
     ) -> Csr | tuple[Csr, WordCounts]:
         """The rows of texts and, with `return_unknown`, how many of their words are unknown: to the first part that
-        has words, or else to the first part."""
+        has words, or else to the first part. Words of fields are added up, unless a part reads all of them."""
         self._check_fitted()
         texts = list(texts) if not isinstance(texts, (str, bytes, list)) else texts
         threads = self.threads if threads is None else threads
-        found = [part.transform(texts, return_unknown=True, threads=threads) for part in self.parts_]
+        found = [
+            part.transform(self._take(texts, i), return_unknown=True, threads=threads)
+            for i, part in enumerate(self.parts_)
+        ]
         X = self._join([rows for rows, _ in found])
-        return (X, found[self._main][1]) if return_unknown else X
+        counts = (np.sum(kind, axis=0) for kind in zip(*(found[i][1] for i in self._counting), strict=True))
+        return (X, WordCounts(*counts)) if return_unknown else X
+
+    def _take(self, texts: Any, part: int) -> Any:
+        """What a part reads of texts."""
+        return take_field(texts, self._fields[part], self._fields[0])
 
     def as_new(self, seen: Csr, X: Csr) -> Csr:
         """Rows as they would be if only the texts of `seen` had been fitted; see `Tfidf.as_new`."""
@@ -125,15 +147,19 @@ class TfidfUnion(Parameters):
     def spans(self, text: str) -> list[Span]:
         """Every term of a text with its place and its column, part by part."""
         self._check_fitted()
-        return [
-            Span(span.begin, span.end, int(columns[span.column]) if span.column >= 0 else -1)
-            for part, columns in zip(self.parts_, self._columns, strict=True)
-            for span in part.spans(text)
-        ]
+        found = []
+        for part, columns, field in zip(self.parts_, self._columns, self._fields, strict=True):
+            begin, end = locate(text, field, self._fields[0])
+            found += [
+                Span(begin + span.begin, begin + span.end, int(columns[span.column]) if span.column >= 0 else -1)
+                for span in part.spans(text[begin:end])
+            ]
+        return found
 
     def unknown_words(self, text: str) -> list[str]:
         """Words of a text that the model has never seen, by the part that counts words."""
-        return self.parts_[self._main].unknown_words(text)
+        found = [word for i in self._counting for word in self.parts_[i].unknown_words(self._take([text], i)[0])]
+        return list(dict.fromkeys(found))
 
     def is_of_characters(self, column: int) -> bool:
         """Whether a column's term is a run of characters."""
@@ -147,7 +173,7 @@ class TfidfUnion(Parameters):
     def feature_names_(self) -> Sequence[str]:
         """The terms in the order of their columns."""
         self._check_fitted()
-        return _UnionNames(self.parts_, self._columns, self.n_features_)
+        return _UnionNames(self.parts_, self._columns, self._fields, self.n_features_)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The terms in the order of their columns; those of several parts may look the same."""
@@ -192,7 +218,7 @@ class TfidfUnion(Parameters):
     def grown(self, texts: Sequence[str]) -> TfidfUnion:
         """With the terms of texts that its parts lack, in columns behind the others; itself if there are none."""
         self._check_fitted()
-        parts = [part.grown(texts) for part in self.parts_]
+        parts = [part.grown(self._take(texts, i)) for i, part in enumerate(self.parts_)]
         more = [
             _Block(i, new.n_features_ - old.n_features_)
             for i, (new, old) in enumerate(zip(parts, self.parts_, strict=True))
@@ -211,8 +237,8 @@ class TfidfUnion(Parameters):
         order = sorted(range(len(parts)), key=lambda i: isinstance(parts[i], Encoding))
         self._blocks = blocks or [_Block(i, parts[i].n_features_) for i in order]
         self.parts_ = parts
-        by_word = [i for i, part in enumerate(parts) if part.analyzer == "word"]
-        self._main = by_word[0] if by_word else 0
+        self._fields = check_fields(self.fields, len(parts))
+        self._counting = self._find_counting()
         weights = self.weights if self.weights is not None else [1.0] * len(parts)
         self._weights = np.asarray(weights, np.float32) / np.float32(np.sqrt(np.sum(np.square(weights))))
         ends = np.cumsum([block.n_columns for block in self._blocks])
@@ -232,6 +258,13 @@ class TfidfUnion(Parameters):
         for part, columns in zip(parts, self._columns, strict=True):
             self._of_characters[columns] = part.of_characters
             self._of_meaning[columns] = isinstance(part, Encoding)
+
+    def _find_counting(self) -> list[int]:
+        """The parts that say which words are unknown: one that reads all fields, or else one of each field; those of
+        words first."""
+        order = sorted(range(len(self.parts_)), key=lambda i: self.parts_[i].analyzer != "word")
+        first = {self._fields[i]: i for i in reversed(order)}
+        return [first[None]] if None in first else sorted(first.values())
 
     def _join(self, rows: list[Csr]) -> Csr:
         """The rows of all parts as one matrix."""
@@ -286,6 +319,7 @@ class TfidfUnion(Parameters):
                 raise ParamError(f"weights must be {len(parts)} numbers, one for each part, but is {self.weights!r}")
             for weight in self.weights:
                 check_number("weights", weight, 0, above=True)
+        check_fields(self.fields, len(parts))
         return made
 
     def _make_part(self, given: Any) -> UnionPart:
@@ -326,6 +360,8 @@ class TfidfUnion(Parameters):
             "weights": [float(weight) for weight in self._weights],
             "blocks": [list(block) for block in self._blocks],
         }
+        if self.fields is not None:
+            scalars["fields"] = self._fields
         return Part(arrays, scalars)
 
     @classmethod
@@ -350,16 +386,20 @@ class TfidfUnion(Parameters):
                 )
             except ModelError as error:
                 raise type(error)(f"part {i} of the union: {error}") from error
-        union = cls(tuple(made), weights=_read_weights(weights, len(made)))
+        fields = read_fields(part.scalars["fields"], len(made)) if "fields" in part.scalars else None
+        union = cls(tuple(made), weights=_read_weights(weights, len(made)), fields=fields)
         union._set_parts(made, _read_blocks(blocks, made))
         return union
 
 
 class _UnionNames(Sequence[str]):
-    """The terms of all parts by column, decoded on demand."""
+    """The terms of all parts by column, decoded on demand; those of a field after its name."""
 
-    def __init__(self, parts: list[UnionPart], columns: list[NDArray[np.int32]], n: int) -> None:
+    def __init__(
+        self, parts: list[UnionPart], columns: list[NDArray[np.int32]], fields: Sequence[str | None], n: int
+    ) -> None:
         self._parts = parts
+        self._before = ["" if field is None else f"{field}: " for field in fields]
         self._part = np.zeros(n, np.int8)
         self._place = np.zeros(n, np.int32)
         for i, own in enumerate(columns):
@@ -372,7 +412,8 @@ class _UnionNames(Sequence[str]):
     def __getitem__(self, column: Any) -> Any:
         if isinstance(column, slice):
             return [self[i] for i in range(*column.indices(len(self)))]
-        return self._parts[self._part[column]].feature_names_[int(self._place[column])]
+        part = self._part[column]
+        return self._before[part] + self._parts[part].feature_names_[int(self._place[column])]
 
 
 def _read_weights(weights: Any, n_parts: int) -> list[float]:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from umpteen.data.tables.record_text import FieldText
 from umpteen.errors import DataError, ParamError
 from umpteen.nearest import did_you_mean
 
@@ -145,18 +146,22 @@ class Fields:
         return Record(self.read_texts(row, where), [] if self.labels is None else self.read_all_labels(row, where))
 
     def read_texts(self, row: Mapping[str, Any], where: str) -> str:
-        """The texts of a row, joined; one with a weight as many times."""
+        """The texts of a row, joined; one with a weight as many times. Of several fields, it knows their places."""
         found: list[str] = []
+        places: list[tuple[str, int, int]] = []
+        size = 0
         for name, weight in self.texts.items():
             if name not in row:
                 raise self._lacks(row, name, where)
             value = row[name]
             if isinstance(value, str):
                 found.extend([value] * weight)
+                places.append((name, size, size + len(value)))
+                size += weight * (len(value) + 1)
             # Of several fields, some rows may lack one, such as an abstract.
             elif len(self.texts) == 1 or not is_missing(value):
                 self.read_text(value, name, where)
-        return found[0] if len(found) == 1 else "\n".join(found)
+        return found[0] if len(self.texts) == 1 and len(found) == 1 else FieldText("\n".join(found), tuple(places))
 
     def read_all_labels(self, row: Mapping[str, Any], where: str) -> list[str]:
         assert self.labels is not None
