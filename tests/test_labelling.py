@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import datetime
 import io
 import json
 import os
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 import umpteen
 from umpteen.cli.main import app
+from umpteen.data.tables.fields import Fields
 from umpteen.data.tables.reading import open_table
 from umpteen.errors import DataError, ParamError
 from umpteen.labelling import files
@@ -192,7 +194,7 @@ def test_thresholds_and_label_lists(model, tagger, tmp_path):
 def test_what_is_there_is_not_lost(model, tmp_path):
     source = table(tmp_path)
     (tmp_path / "out.csv").write_text("hours of work")
-    with pytest.raises(DataError, match=r"out\.csv: already exists; choose another name, or overwrite it"):
+    with pytest.raises(DataError, match=r"out\.csv: already exists; choose another name, or replace it with --overwrite"):
         run("predict", model, source, "--output", tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "hours of work"
     run("predict", model, source, "--output", tmp_path / "out.csv", "--overwrite")
@@ -355,3 +357,80 @@ def test_memory_does_not_grow_with_the_table(model, tmp_path):
         args = [sys.executable, "-c", code, str(model), str(path), str(tmp_path / f"{name}-out.csv")]
         peaks.append(int(subprocess.run(args, capture_output=True, text=True, check=True).stdout) * 1024)
     assert peaks[1] - peaks[0] < (tmp_path / "large-out.csv").stat().st_size / 2
+
+
+# --- as spreadsheets are ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def risky():
+    """A model with labels that a spreadsheet would run."""
+    names = [["=1+1", "@node"], ["=1+1", "@node"], ["-x", "safe"], ["-x", "safe"]]
+    return umpteen.Tagger("dismec").fit(["herring quotas", "cod quotas", "a tax on wine", "wine tax"] * 8, names * 8)
+
+
+def test_labels_that_look_like_formulas(risky, tmp_path):
+    (tmp_path / "in.csv").write_text("note,text\n=2+2,herring quotas\n")
+
+    def label(name, **how):
+        umpteen.label_file(risky, tmp_path / "in.csv", tmp_path / name, top_k=2, **how)
+        with (tmp_path / name).open(newline="") as file:
+            return next(csv.DictReader(file))
+
+    plain = label("plain.csv")
+    assert {plain["label_1"], plain["label_2"]} == {"=1+1", "@node"}  # names stay names, for programs
+    safe = label("safe.csv", escape_formulas=True)
+    assert {safe["label_1"], safe["label_2"]} == {"'=1+1", "'@node"}
+    assert safe["note"] == "=2+2"  # not ours to change
+    for layout, column in (("list", "labels"), ("long", "label")):
+        assert label(f"{layout}.csv", layout=layout, escape_formulas=True)[column].startswith(("'=1+1", "'@node"))
+    assert (
+        label("json.csv", layout="list", escape_formulas=True)["labels"][1:].count("'") == 0
+    )  # only where a cell begins
+    umpteen.label_file(risky, tmp_path / "in.csv", tmp_path / "o.jsonl", top_k=2, escape_formulas=True)
+    assert "'" not in (tmp_path / "o.jsonl").read_text()
+
+
+def test_the_command_warns_of_formulas(risky, tmp_path):
+    risky.save(tmp_path / "m")
+    (tmp_path / "in.csv").write_text("text\nherring quotas\n")
+    said = run("predict", tmp_path / "m", tmp_path / "in.csv", "--output", tmp_path / "a.csv")
+    assert "note: 3 labels of the model, such as" in said
+    assert "--escape-formulas" in said
+    for name, more in (("b.csv", ["--escape-formulas"]), ("c.jsonl", [])):
+        said = run("predict", tmp_path / "m", tmp_path / "in.csv", "--output", tmp_path / name, *more)
+        assert "note" not in said
+    with pytest.raises(DataError, match="already exists; choose another name, or replace it with --overwrite"):
+        run("predict", tmp_path / "m", tmp_path / "in.csv", "--output", tmp_path / "b.csv")
+    for name in ("a.pdf", "a.xls", "a.csvx.gz"):
+        with pytest.raises(ParamError, match=r"--output must end in \.csv, .* but is "):
+            run("predict", tmp_path / "m", tmp_path / "in.csv", "--output", tmp_path / name)
+    run("predict", tmp_path / "m", tmp_path / "in.csv", "--output", tmp_path / "ids.txt")
+
+
+def test_columns_without_a_name_titles_and_dates(risky, tmp_path):
+    (tmp_path / "wide.csv").write_text("id;text;;\r\n7;wine tax;;\r\n8;cod;x;\r\n")
+    umpteen.label_file(risky, tmp_path / "wide.csv", tmp_path / "out.csv", top_k=1)
+    first, second, third = (tmp_path / "out.csv").read_text().splitlines()
+    assert first.startswith("id;text;column_3;column_4;label_1;")
+    assert second.startswith("7;wine tax;;;")
+    assert third.startswith("8;cod;x;;")
+    for name, content, message in (
+        ("a.csv", "My catalogue;;;\nid;text;year;note\n", r"a\.csv:1: most columns must have names, but 3 have none"),
+        ("b.csv", "My catalogue\nid,text\n", r"b\.csv:2: there must be 1 columns .* but are 2"),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataError, match=f"{message}; if a title stands above the header, remove its line"):
+            umpteen.label_file(risky, tmp_path / name, tmp_path / "no.csv", fields=Fields.make("My catalogue"))
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.append(["text", "day", "moment", None, "last"])
+    sheet.append(["wine", datetime.date(2026, 5, 1), datetime.datetime(2026, 5, 1, 9, 30), "kept", None])
+    sheet.append([datetime.date(1984, 1, 1), None, None, None, None])
+    book.save(tmp_path / "dates.xlsx")
+    umpteen.label_file(risky, tmp_path / "dates.xlsx", tmp_path / "dates.csv", top_k=1)
+    with (tmp_path / "dates.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert (found[0]["day"], found[0]["moment"]) == ("2026-05-01", "2026-05-01T09:30:00")
+    assert found[0]["column_4"] == "kept"
+    assert found[1]["text"] == "1984-01-01"

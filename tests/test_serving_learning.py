@@ -182,6 +182,8 @@ def client(served_models, fielded):  # noqa: F811
          "must be a label's name, as a string of at most 500 characters"),
         ({"corrections": [{"text": "a", "labels": [" "]}]}, 422, "corrections[0]", "labels must hold label names"),
         ({"corrections": [{"text": "a", "added": ["b"] * 201}]}, 422, "corrections[0].added", "at most 200 labels"),
+        ({"corrections": [{"text": "a", "added": ["=1+1"]}]}, 422, "corrections[0].added", "not begin with ="),
+        ({"corrections": [{"text": "a", "added": ["a\x1b[2J"]}]}, 422, "corrections[0].added", "must be printable"),
         ({"corrections": [{"text": "a", "label": "b"}]}, 422, "corrections[0].label", "there is no field 'label'"),
         ({"corrections": [{"text": "a" * 101, "labels": ["b"]}]}, 413, "corrections[0].text", "at most 100"),
         ({"corrections": [{"record": {"titel": "a", "abstract": ""}, "labels": ["b"]}]}, 422,

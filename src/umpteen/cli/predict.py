@@ -84,6 +84,13 @@ def command(
         bool, typer.Option("--explain", help="Of a table: also the three strongest words for each label; slow.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a table that is already there.")] = False,
+    escape_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="Of .csv and .tsv: write ' before labels that a spreadsheet may run as formulas (=, +, -, @).",
+        ),
+    ] = False,
     threads: ThreadsOption = None,
     engine: EngineOption = ENGINE,
     address: AddressOption = None,
@@ -132,9 +139,13 @@ def command(
         "threads": threads,
     }
     as_table = isinstance(loaded, Tagger) and loaded.features_ is not None and _is_table(output)
-    if not as_table and (layout or explain or overwrite):
-        option = "--labels" if layout else "--explain" if explain else "--overwrite"
-        raise ParamError(f"{option} is for tables of texts, but {output} is none")
+    if not as_table:
+        given = {"labels": layout, "explain": explain, "overwrite": overwrite, "escape-formulas": escape_formulas}
+        for option, value in given.items():
+            if value:
+                raise ParamError(f"--{option} is for tables of texts, but {output} is none")
+        if isinstance(loaded, Tagger):
+            _refuse_other_names(output)
     with where.hold(model, parts) if parts is not None else nullcontext(where) as scorer:  # type: ignore[attr-defined]
         how["engine"] = scorer
         if as_table:
@@ -144,6 +155,7 @@ def command(
                 csv_delimiter=csv_delimiter,
             )  # fmt: skip
             how |= {"min_known": min_known, "layout": layout, "explain": explain, "overwrite": overwrite}
+            how["escape_formulas"] = escape_formulas
             _label_table(loaded, input, output, tables, opened.version, how)
             return
         if isinstance(loaded, Tagger):
@@ -168,13 +180,26 @@ def _is_table(output: str) -> bool:
     return output == "-" or format_of_table(output) is not None
 
 
+def _refuse_other_names(output: str) -> None:
+    """Refuses what looks like a format that is not written, such as .xls or .pdf: it would hold lines of ids."""
+    from umpteen.data.files import COMPRESSED_SUFFIXES
+
+    name = Path(output)
+    suffix = Path(name.stem).suffix if name.suffix in COMPRESSED_SUFFIXES else name.suffix
+    if suffix not in ("", ".txt", ".npz"):
+        raise ParamError(
+            "--output must end in .csv, .tsv, .jsonl, .parquet or .xlsx for a table, .txt for lines of label ids or "
+            f".npz for a matrix, but is {output!r:.200}"
+        )
+
+
 def _label_table(
     tagger: Any, input: Path, output: str, tables: TableOptions, version: str, how: dict[str, Any]
 ) -> None:
     from umpteen.labelling.files import Interrupted, label_file, refuse_target
 
     fields = tables.fields(tagger.fields_).unlabelled()
-    refuse_target(input, output, how["overwrite"])
+    refuse_target(input, output, how["overwrite"], "replace it with --overwrite")
     table = tables.open(input)
     print_text(f"table      {input}: {describe_reading(table, fields)}", err=True)
     started = time.perf_counter()
@@ -199,8 +224,24 @@ def _label_table(
             "--threshold give them all",
             err=True,
         )
+    _note_formulas(tagger, output, how["escape_formulas"])
     if output != "-":
         print_text(f"output     {output}", err=True)
+
+
+def _note_formulas(tagger: Any, output: str, escaped: bool) -> None:
+    from umpteen.data.tables.reading import format_of_table
+    from umpteen.labelling.answers import FORMULA
+
+    if escaped or output == "-" or format_of_table(output) not in ("csv", "tsv"):
+        return
+    odd = [name for name in tagger.classes_ if name.startswith(FORMULA)]
+    if odd:
+        print_text(
+            f"note: {len(odd):,} labels of the model, such as {odd[0]!r:.60}, begin as formulas do, and spreadsheets "
+            "may run them; --escape-formulas writes ' before them",
+            err=True,
+        )
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from umpteen.printing import format_json
 LAYOUTS = ("wide", "list", "long")
 #: Columns of labels where their number is not asked for.
 DEFAULT_WIDTH = 10
+#: How a cell begins that a spreadsheet may take for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 UNKNOWN = "unknown_words"
 _DIGITS = 4
 
@@ -39,6 +41,8 @@ class Answers:
         Whether a value must be one cell, as in CSV and Excel, rather than a list.
     delimiter : str
         What separates labels in a cell. If a label's name holds it, all cells are lists as JSON.
+    escape_formulas : bool
+        Whether labels and words that a spreadsheet may take for a formula get an apostrophe before them.
     taken : sequence of str
         The columns that the table has.
     """
@@ -52,12 +56,14 @@ class Answers:
         cells: bool = True,
         delimiter: str = ";",
         explain: bool = False,
+        escape_formulas: bool = False,
         taken: Sequence[str] = (),
     ) -> None:
         if layout not in LAYOUTS:
             raise ParamError(f"labels must be one of {', '.join(LAYOUTS)}, but is {layout!r}")
         self.layout, self.width, self.explain = layout, width, explain
-        self._names, self._cells = _Seen(names), cells
+        self._escape = escape_formulas
+        self._names, self._cells = _Seen(names, escape=escape_formulas and layout != "list"), cells
         self.delimiter = None if layout == "list" and any(delimiter in name for name in names) else delimiter
         per_label = ["label", "probability", *(["why"] if explain else [])]
         if layout == "wide":
@@ -90,6 +96,8 @@ class Answers:
         make = {"wide": self._wide, "list": self._list, "long": self._long}[self.layout]
         out: list[Row] = []
         names = self._names
+        if self._escape and reasons and self.layout != "list":
+            reasons = [[escape_formula(why) for why in row] for row in reasons]
         for i, ids in enumerate(labels.tolist()):
             found = [names[label] for label in ids if label >= 0]  # -1 only stands after the labels of a row
             make(out, rows[i], found, probabilities[i][: len(found)], shares[i], reasons[i] if reasons else ())
@@ -122,7 +130,8 @@ class Answers:
         out.append(row)
 
     def _as_cell(self, values: Sequence[Any]) -> str:
-        return format_json(values) if self.delimiter is None else self.delimiter.join(map(str, values))
+        cell = format_json(values) if self.delimiter is None else self.delimiter.join(map(str, values))
+        return escape_formula(cell) if self._escape else cell
 
     def _long(
         self, out: list[Row], row: Row, found: list[str], values: list[float], share: float, why: Sequence[str]
@@ -137,12 +146,21 @@ class Answers:
 class _Seen(dict[int, str]):
     """Names by id, each decoded once; only those that are given are kept."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._all = names
+    def __init__(self, names: Sequence[str], *, escape: bool) -> None:
+        self._all, self._escape = names, escape
 
     def __missing__(self, label: int) -> str:
-        name = self[label] = self._all[label]
+        name = self[label] = escape_formula(self._all[label]) if self._escape else self._all[label]
         return name
+
+
+def escape_formula(cell: str) -> str:
+    """A cell that a spreadsheet shows and does not run.
+
+    >>> [escape_formula(cell) for cell in ("=1+1", "@types/node", "a=b")]
+    ["'=1+1", "'@types/node", 'a=b']
+    """
+    return f"'{cell}" if cell.startswith(FORMULA) else cell
 
 
 def _free(name: str, taken: Sequence[str]) -> str:

@@ -50,6 +50,7 @@ def label_file(
     threads: int | None = None,
     engine: Any = "local",
     overwrite: bool = False,
+    escape_formulas: bool = False,
     version: str | None = None,
     progress: Progress | None = None,
 ) -> Labelled:
@@ -74,6 +75,9 @@ def label_file(
         That of the target, if its name does not show it.
     overwrite
         Replace a file that is already there.
+    escape_formulas
+        In CSV and TSV, write ' before labels that a spreadsheet may run as formulas: those that begin with =, +, -
+        or @. Columns of the source stay as they are. In Excel files text is never a formula.
     version
         What identifies the model, such as `ModelReader.version`. With it, and the same input and options, a run
         continues where an interrupted one stopped, if the format is CSV, TSV or JSON lines.
@@ -106,9 +110,13 @@ def label_file(
         "engine": engine,
         "min_known": min_known,
     }
-    work = _Work(tagger, table, fields, chosen, layout, how, explain)
+    escape_formulas = escape_formulas and chosen in ("csv", "tsv")
+    work = _Work(tagger, table, fields, chosen, layout, how, explain, escape_formulas)
     tagger.rank([], **how)  # refuses what is wrong before anything is written
-    return work.run(Target(target, _identify(table, target, chosen, version, fields, layout, how, explain)), progress)
+    made_of = _identify(table, target, chosen, version, fields, layout, how, explain)
+    if made_of is not None and escape_formulas:
+        made_of["escape_formulas"] = True
+    return work.run(Target(target, made_of), progress)
 
 
 def target_format(target: PathLike, format: str | None, of_source: str) -> str:
@@ -124,14 +132,16 @@ def target_format(target: PathLike, format: str | None, of_source: str) -> str:
     return found
 
 
-def refuse_target(source: PathLike, target: PathLike, overwrite: bool) -> None:
+def refuse_target(
+    source: PathLike, target: PathLike, overwrite: bool, advice: str = "pass overwrite=True to replace it"
+) -> None:
     """Raises if the target is there, or is the source."""
     if str(target) == STANDARD_INPUT or not Path(target).exists():
         return
     if str(source) != STANDARD_INPUT and Path(source).exists() and Path(target).samefile(source):
         raise DataError(f"{target}: the output must be another file than the input")
     if not overwrite:
-        raise DataError(f"{target}: already exists; choose another name, or overwrite it")
+        raise DataError(f"{target}: already exists; choose another name, or {advice}")
 
 
 def _identify(
@@ -177,10 +187,14 @@ class _Work:
         layout: str | None,
         how: dict[str, Any],
         explain: bool,
+        escape_formulas: bool,
     ) -> None:
         self.table, self.fields, self.format = table, fields, format
         lists = format in ("jsonl", "parquet")
-        self.labeller = Labeller(tagger, layout or ("list" if lists else "wide"), how, explain=explain, lists=lists)
+        self.labeller = Labeller(
+            tagger, layout or ("list" if lists else "wide"), how,
+            explain=explain, lists=lists, escape_formulas=escape_formulas,
+        )  # fmt: skip
 
     def run(self, target: Target, progress: Progress | None) -> Labelled:
         done, writer = self.labeller.done, None

@@ -48,12 +48,22 @@ class Labeller:
         As for `Tagger.rank`.
     lists
         Whether a value may be a list, rather than one cell.
+    escape_formulas
+        As for `Answers`.
     """
 
     def __init__(
-        self, tagger: Tagger, layout: str, how: Mapping[str, Any], *, explain: bool = False, lists: bool = False
+        self,
+        tagger: Tagger,
+        layout: str,
+        how: Mapping[str, Any],
+        *,
+        explain: bool = False,
+        lists: bool = False,
+        escape_formulas: bool = False,
     ) -> None:
         self.tagger, self.layout, self.how, self.explain, self.lists = tagger, layout, how, explain, lists
+        self._escape_formulas = escape_formulas
         self.done = Labelled()
 
     def plan(self, columns: Sequence[str]) -> Answers:
@@ -65,7 +75,7 @@ class Labeller:
         delimiter = known.delimiter if known is not None and known.delimiter and known.delimiter.strip() else ";"
         return Answers(
             self.layout, self.tagger.classes_, width=width, cells=not self.lists, delimiter=delimiter,
-            explain=self.explain, taken=columns,
+            explain=self.explain, escape_formulas=self._escape_formulas, taken=columns,
         )  # fmt: skip
 
     def answer(self, answers: Answers, rows: list[Row], texts: list[str]) -> list[Row]:

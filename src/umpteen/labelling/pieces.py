@@ -86,6 +86,7 @@ def label_piece(
     fields: Fields | None = None,
     most_rows: int,
     most_characters: int,
+    escape_formulas: bool = False,
 ) -> Piece:
     """Labels the rows of a piece that are whole, `most_rows` at most.
 
@@ -101,8 +102,10 @@ def label_piece(
         That of the table, for messages.
     most_characters
         How long the text of a row may be.
+    escape_formulas
+        As for `label_file`.
     """
-    labeller = Labeller(tagger, layout, how)
+    labeller = Labeller(tagger, layout, how, escape_formulas=escape_formulas)
     first = cursor is None
     if cursor is None:
         cursor = _find_header(data, name, last)

@@ -102,7 +102,7 @@ class Api:
         self._check_count(n, "corrections")
         for i, each in enumerate(ask.corrections):
             self._take_text(each, served, f"corrections[{i}].")
-        found = to_corrections(ask.corrections)
+        found = to_corrections(ask.corrections, served.model.model.ids_by_name)
         token = request.scope.get("token")
         return _answer(await asyncio.to_thread(served.teacher.learn, served.path, found, token))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import threading
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import msgspec
@@ -30,8 +30,8 @@ _KINDS = ("labels", "accepted", "rejected", "added")
 _SHOWN = 100
 
 
-def to_corrections(given: Sequence[schema.Correction]) -> list[Correction]:
-    """The corrections of a request whose texts are there."""
+def to_corrections(given: Sequence[schema.Correction], known: Container[str]) -> list[Correction]:
+    """The corrections of a request whose texts are there; `known` are the labels of the model."""
     found = []
     for i, each in enumerate(given):
         field = f"corrections[{i}]"
@@ -44,6 +44,14 @@ def to_corrections(given: Sequence[schema.Correction]) -> list[Correction]:
             if len(names) > schema.MOST_NAMES:
                 message = f"{field}.{kind} must have at most {schema.MOST_NAMES} labels, but has {len(names)}"
                 raise Problem(422, "invalid_request", message, field=f"{field}.{kind}")
+            for name in names:
+                if name not in known and (
+                    name.startswith("=") or not name.isprintable()
+                ):  # a formula, a control code
+                    message = (
+                        f"{field}.{kind}: a new label must be printable and not begin with =, but is {name!r:.99}"
+                    )
+                    raise Problem(422, "invalid_request", message, field=f"{field}.{kind}")
         try:
             found.append(Correction.from_json({"text": each.text, **said}, field))
         except DataError as error:

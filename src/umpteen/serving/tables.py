@@ -37,6 +37,7 @@ class TableQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     top_k: str | None = None
     threshold: str | None = None
     name: str = "table"
+    escape_formulas: bool = False
     last: bool = False
     header_bytes: int | None = None
     encoding: str | None = None
@@ -59,9 +60,10 @@ def parse_query(pairs: list[tuple[str, str]], settings: Settings) -> TableQuery:
     for name in ("header_bytes", "line"):
         if name in given:
             given[name] = _whole(name, given[name], 2**53)
-    if given.get("last", "0") not in ("0", "1"):
-        raise _refuse("last", f"must be 0 or 1, but is {given['last']!r:.50}")
-    given["last"] = given.get("last") == "1"
+    for name in ("last", "escape_formulas"):
+        if given.get(name, "0") not in ("0", "1"):
+            raise _refuse(name, f"must be 0 or 1, but is {given[name]!r:.50}")
+        given[name] = given.get(name) == "1"
     if given.get("labels", "wide") not in LAYOUTS:
         raise _refuse("labels", f"must be one of {', '.join(LAYOUTS)}, but is {given['labels']!r:.50}")
     query = TableQuery(**given)
@@ -111,6 +113,7 @@ def label_table(model: OpenModel, query: TableQuery, body: bytes, settings: Sett
         fields=Fields.make(query.text, None, words=_WORDS) if query.text else None,
         most_rows=settings.max_documents,
         most_characters=settings.max_characters,
+        escape_formulas=query.escape_formulas,
     )
     after, done = piece.cursor, piece.done
     return msgspec.json.encode(
@@ -140,6 +143,7 @@ def describe_parameters(settings: Settings, models: list[str]) -> list[dict[str,
         "top_k": ({"type": "string"}, f'As many labels, {settings.max_top_k} at most, or "auto".'),
         "threshold": ({"type": "string"}, 'Lowest probability, or "micro" or "macro".'),
         "name": ({"type": "string", "maxLength": _LONGEST_NAME}, "Name of the table, for messages."),
+        "escape_formulas": ({"enum": ["0", "1"]}, "1 writes ' before labels that a spreadsheet may run as formulas."),
         "last": ({"enum": ["0", "1"]}, "1 if the table ends with this piece."),
         "header_bytes": (whole, "From the last answer, as the next three: how many bytes of header the body has."),
         "encoding": ({"enum": list(ENCODINGS)}, "How the table is written."),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from umpteen.data.files import PathLike
+from umpteen.data.tables.columns import hint_title, name_columns
 from umpteen.errors import DataError, MissingExtraError
 
 _ROWS = 1024
@@ -76,8 +77,9 @@ def excel_rows(path: PathLike) -> tuple[list[str], int | None, NumberedRows]:
         header.pop()
     if not header:
         raise DataError(f"{path}: there must be a header with the names of the columns, but the first sheet is empty")
+    header = name_columns(header, f"{path}: row 1")
     for i, name in enumerate(header):
-        if not name or name in header[:i]:
+        if name in header[:i]:
             raise DataError(
                 f"{path}: row 1: each column must have a name of its own, but column {i + 1} is {name!r:.100}"
             )
@@ -94,6 +96,7 @@ def _iter_excel(path: PathLike, book: Any, cells: Iterator[tuple[Any, ...]], hea
             if any(value is not None for value in row[width:]):
                 raise DataError(
                     f"{path}: row {number}: there must be {width} columns as in the header, but are {len(row)}"
+                    f"{hint_title(header)}"
                 )
             yield number, dict(zip(header, (*row[:width], *[None] * (width - len(row))), strict=True))
     except DataError:
@@ -104,15 +107,23 @@ def _iter_excel(path: PathLike, book: Any, cells: Iterator[tuple[Any, ...]], hea
         book.close()
 
 
+DATES = (datetime.datetime, datetime.date, datetime.time)
+
+
 def cell_text(value: Any) -> str:
     """What a cell of Excel says, where a text is wanted: a title such as 1984 is a number there."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    return str(value)
+    return date_text(value) if isinstance(value, DATES) else str(value)
+
+
+def date_text(value: Any) -> str:
+    """A date, time or both. Excel knows no dates, only times of a day: midnight is meant as the day."""
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time() and value.tzinfo is None:
+        value = value.date()
+    return str(value.isoformat())
 
 
 def import_openpyxl(what: str) -> Any:

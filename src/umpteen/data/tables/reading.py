@@ -15,6 +15,7 @@ from typing import Any
 
 from umpteen.data.files import COMPRESSED_SUFFIXES, PathLike
 from umpteen.data.tables.columnar import cell_text, excel_rows, parquet_rows
+from umpteen.data.tables.columns import hint_title, name_columns
 from umpteen.data.tables.fields import ANNIF_CSV, Fields, show
 from umpteen.data.tables.lines import STANDARD_INPUT, decode_lines, parse_json_lines, read_pieces
 from umpteen.data.tables.sniffing import Dialect, check_encoding, find_delimiter, find_encoding, find_quote
@@ -224,6 +225,7 @@ def read_header(path: PathLike, first: tuple[int, list[str]] | None) -> list[str
     if first is None:
         raise DataError(f"{path}: there must be a header with the names of the columns, but the file is empty")
     number, header = first
+    header = name_columns(header, f"{path}:{number}")
     twice = [name for i, name in enumerate(header) if name in header[:i]]
     if twice:
         raise DataError(
@@ -243,6 +245,7 @@ def to_row(path: PathLike, header: list[str], number: int, cells: list[str]) -> 
     if len(cells) != len(header):
         raise DataError(
             f"{path}:{number}: there must be {len(header)} columns as in the header, but are {len(cells)}"
+            f"{hint_title(header)}"
         )
     return dict(zip(header, cells, strict=True))
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import IO, Any, Protocol
 
-from umpteen.data.tables.columnar import import_openpyxl, import_pyarrow
+from umpteen.data.tables.columnar import DATES, date_text, import_openpyxl, import_pyarrow
 from umpteen.data.tables.fields import show
 from umpteen.data.tables.sniffing import Dialect
 from umpteen.errors import DataError, ParamError
@@ -114,6 +114,8 @@ class CsvWriter:
 def _as_cell(value: Any) -> Any:
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, DATES):
+        return date_text(value)
     return format_json(value) if isinstance(value, (list, dict, bool)) else value
 
 
@@ -138,7 +140,10 @@ class JsonWriter:
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     kept = (str, int, float, bool, list, dict, type(None))
-    return {name: value if isinstance(value, kept) else str(value) for name, value in row.items()}
+    return {
+        name: value if isinstance(value, kept) else date_text(value) if isinstance(value, DATES) else str(value)
+        for name, value in row.items()
+    }
 
 
 class ParquetWriter:

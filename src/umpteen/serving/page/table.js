@@ -74,6 +74,7 @@ function options(model, file) {
   const most = $("table-top-k").value;
   return [
     ["model", model.model_id], ["name", file.name.slice(-200)], ["labels", $("table-layout").value],
+    ["escape_formulas", 1], // it will be opened by a spreadsheet
     ...(most ? [["top_k", most]] : []),
     ...$("table-fields").value.split(",").map((name) => name.trim()).filter(Boolean).map((name) => ["text", name]),
   ];
