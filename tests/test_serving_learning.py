@@ -72,7 +72,8 @@ def test_a_server_learns_and_all_its_workers_answer_with_it(tags):
             (model,) = client.get("/v1/models", headers=TOKEN).json()["models"]
             assert model["learns"]
             assert model["n_labels"] == 7
-        assert server.logged(r"tags: learnt corrections .*corrections=3 new_labels=1 .*token=default")
+        lesson = r"tags: learnt corrections .*corrections=3 new_labels=1 .*token=default"
+        assert wait_for(lambda: server.logged(lesson), 10)
         assert not server.logged("customs duties|open-sesame")
         assert server.stop() == 0
     umpteen.load(tags, checksums=True)
@@ -88,7 +89,8 @@ def test_learning_ends_with_the_server_or_its_time_and_leaves_the_old_model(tags
             answer = teach(client, CUSTOMS)
             assert (answer.status_code, answer.json()["error"]["type"]) == (500, "not_learnt")
             assert str(tags) not in answer.text
-        assert server.logged("corrections could not be learnt: the process was not done within 0.05 s")
+        late = "corrections could not be learnt: the process was not done within 0.05 s"
+        assert wait_for(lambda: server.logged(late), 10)
         (worker,) = children_of(server.process.pid)
         asking = threading.Thread(target=_ask_and_lose, args=(server,))
         asking.start()
