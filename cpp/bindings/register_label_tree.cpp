@@ -1,8 +1,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -149,7 +151,15 @@ nb::dict solve_nodes_binding(const Vector<std::int64_t>& X_indptr, const Vector<
 /// The parts of a model, checked once; it keeps their arrays (usually file mappings) alive.
 class LabelTreeScorer {
  public:
-  LabelTreeScorer(std::int64_t n_features, std::int64_t n_labels) : n_features_(n_features), n_labels_(n_labels) {}
+  LabelTreeScorer(std::int64_t n_features, std::int64_t n_labels, const std::string& link)
+      : n_features_(n_features), n_labels_(n_labels) {
+    if (link == "squared")
+      forest_.link = Link::squared;
+    else if (link == "logistic")
+      forest_.link = Link::logistic;
+    else if (link != "cubic")
+      throw std::invalid_argument("link must be cubic, squared or logistic, but is " + link);
+  }
 
   /// Nodes are numbered through all parts in the order they are added; `children` has labels, or ~node counted from
   /// the root of the tree, which is the first node of a part that begins a tree.
@@ -318,7 +328,8 @@ void register_label_tree(nb::module_& m) {
         nb::arg("row_cost").noconvert() = nb::none(),
         "The weights of nodes of a label tree: each child against its siblings, on the rows of the node.");
   nb::class_<LabelTreeScorer>(m, "LabelTreeScorer", "Beam search over label trees.")
-      .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("n_features"), nb::arg("n_labels"))
+      .def(nb::init<std::int64_t, std::int64_t, const std::string&>(), nb::arg("n_features"), nb::arg("n_labels"),
+           nb::arg("link") = "cubic")
       .def("add_part", &LabelTreeScorer::add_part, nb::arg("begins_tree"), nb::arg("child_ptr").noconvert(),
            nb::arg("children").noconvert(), nb::arg("feature_ptr").noconvert(), nb::arg("features").noconvert(),
            nb::arg("indptr").noconvert(), nb::arg("position_ptr").noconvert(), nb::arg("position_start").noconvert(),

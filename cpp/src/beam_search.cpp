@@ -32,10 +32,13 @@ struct Visit {
   float score;
 };
 
-/// What a child's margin adds to the score of its path. Beyond 1 a little too: else all that are sure would tie.
-float judge(float margin) {
+/// What a child's margin adds to the score of its path. Of our own trees beyond 1 a little too: else all that are
+/// sure would tie.
+float judge(Link link, float margin) {
   const float lack = 1 - margin;
-  return lack > 0 ? -lack * lack * lack : -0.01F * lack;
+  if (link == Link::cubic) return lack > 0 ? -lack * lack * lack : -0.01F * lack;
+  if (link == Link::squared) return lack > 0 ? -lack * lack : 0;
+  return std::min(margin, 0.0F) - std::log1p(std::exp(-std::abs(margin)));
 }
 
 /// Takes a block of rows down all trees at once, level by level and node by node, so that a node's weights are read
@@ -142,9 +145,10 @@ class BeamSearcher {
       if (margin == kNoScore) continue;
       const std::int32_t child = node.children[c];
       if (child >= 0) {
-        if (allowed_ == nullptr || allowed_[child]) found_[size(v.row)].push_back({v.score + judge(margin), child});
+        if (allowed_ == nullptr || allowed_[child])
+          found_[size(v.row)].push_back({v.score + judge(forest_.link, margin), child});
       } else if (followed_ == nullptr || followed_[~child]) {
-        next_[size(v.row)].push_back({v.score + judge(margin), ~child});
+        next_[size(v.row)].push_back({v.score + judge(forest_.link, margin), ~child});
       }
     }
   }

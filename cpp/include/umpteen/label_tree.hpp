@@ -82,15 +82,20 @@ struct TreeNode {
   const std::int32_t* children;  // shard.n_labels of them: a label, or ~node
 };
 
+/// What a child's margin adds to the score of its path. Cubic, of our own trees: -(1 - margin)^3, or (margin - 1) /
+/// 100 beyond 1. Squared: -(1 - margin)^2, or 0 beyond 1. Logistic: -log(1 + e^-margin).
+enum class Link { cubic, squared, logistic };
+
 /// The nodes of some trees. A child's number is larger than its parent's.
 struct LabelForest {
+  Link link = Link::cubic;
   std::vector<TreeNode> nodes;
   std::vector<std::int32_t> roots;  // one per tree
 };
 
 /// The best labels of every row: from each root on, level by level, the `beam` best nodes are followed. A path's
-/// score is the sum over its nodes of -(1 - margin)^3, or (margin - 1) / 100 beyond 1; a label's the logarithm of the
-/// mean over the trees of e^score, 0 where a tree did not reach it. `allowed` (n_labels; null for all) says which
+/// score is the sum over its nodes of what the link makes of their margins; a label's the logarithm of the mean over
+/// the trees of e^score, 0 where a tree did not reach it. `allowed` (n_labels; null for all) says which
 /// labels may be ranked; nodes without any are not followed. Output as of linear_topk. A row's scores do not depend
 /// on the rows around it.
 void search_labels(const LabelForest& forest, const CsrView& X, std::int64_t top_k, std::int64_t beam,

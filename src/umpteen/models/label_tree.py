@@ -8,7 +8,7 @@ hold its nodes one after the other; cpp/include/umpteen/label_tree.hpp describes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -44,17 +44,24 @@ class TreePart:
     bias: NDArray[np.float32]  # by child
     scale: NDArray[np.float32]  # n_nodes
     begins_tree: bool  # whether the first node is a root
+    link: str = "cubic"  # what a margin adds to a path's score: a name of LINKS
 
     @classmethod
     def from_part(cls, part: Part) -> TreePart:
         begins = part.scalars.get("begins_tree")
         if not isinstance(begins, bool):
             raise ModelCorruptError(f"begins_tree of a label tree must be true or false, but is {begins!r:.100}")
+        link = part.scalars.get("link", "cubic")
+        if not isinstance(link, str) or link not in LINKS:
+            raise ModelCorruptError(f"link of a label tree must be one of {', '.join(LINKS)}, but is {link!r:.100}")
         arrays = {name: part.array(name, dtype) for name, dtype in _ARRAYS.items()}
-        return cls(**arrays, begins_tree=begins)
+        return cls(**arrays, begins_tree=begins, link=link)
 
     def to_part(self) -> Part:
-        return Part({name: getattr(self, name) for name in _ARRAYS}, {"begins_tree": self.begins_tree})
+        scalars: dict[str, Any] = {"begins_tree": self.begins_tree}
+        if self.link != "cubic":  # ours, which earlier versions do not name
+            scalars["link"] = self.link
+        return Part({name: getattr(self, name) for name in _ARRAYS}, scalars)
 
     @property
     def n_nodes(self) -> int:
@@ -114,7 +121,11 @@ class LabelTreeModel(Scorer):
         self.n_features = n_features
         self.n_labels = n_labels
         self.beam = beam
-        self._scorer = _native.LabelTreeScorer(n_features, n_labels)
+        links = {part.link for part in self.parts} or {"cubic"}
+        if len(links) > 1:
+            raise ModelCorruptError(f"the trees of a model must have one link, but have {', '.join(sorted(links))}")
+        (self.link,) = links
+        self._scorer = _native.LabelTreeScorer(n_features, n_labels, self.link)
         try:
             for part in self.parts:
                 self._scorer.add_part(part.begins_tree, *(getattr(part, name) for name in _ARRAYS))
@@ -208,7 +219,8 @@ class LabelTreeModel(Scorer):
                 totals[features] += shares / len(trees)
                 base += float(shard.bias[position]) / len(trees)
                 path.append({"child": position, "margin": float(shard.bias[position]) + float(shares.sum())})
-            votes.append({"tree": number, "path": path, "score": sum(score_margin(step["margin"]) for step in path)})
+            judge = LINKS[self.link]
+            votes.append({"tree": number, "path": path, "score": sum(judge(step["margin"]) for step in path)})
         votes.sort(key=lambda vote: (-vote["score"], vote["tree"]))
         _, scores = self.predict_topk(x, 1, include=[label], threads=1)
         return Explanation.build(
@@ -231,6 +243,14 @@ class LabelTreeModel(Scorer):
 def score_margin(margin: float) -> float:
     """What a margin adds to the score of its path, as in the kernel."""
     return -((1 - margin) ** 3) if margin < 1 else 0.01 * (margin - 1)
+
+
+#: The same by name: ours, and those of trees that other programs trained with a squared hinge or a logistic loss.
+LINKS: dict[str, Callable[[float], float]] = {
+    "cubic": score_margin,
+    "squared": lambda margin: -(max(0.0, 1 - margin) ** 2),
+    "logistic": lambda margin: -float(np.logaddexp(0, -margin)),
+}
 
 
 class _Search:

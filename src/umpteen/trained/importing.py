@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from umpteen import __version__
 from umpteen.data.preprocessing import Preprocessing
@@ -40,17 +41,29 @@ def pack_weights(
         block = sp.csr_matrix(W[ids[0] : ids[-1] + 1], dtype=np.float32)
         shards.append(LinearShard.from_weights(block, bias[ids].astype(np.float32), ids, weight_type).to_part())
     known = np.ones(n_labels, np.int64) if counts is None else np.asarray(counts, np.int64)
-    header = {
+    header = imported_header("linear", n_features, n_labels, known, normalize=normalize)
+    header["params"] = {"weight_type": weight_type}
+    return header, name_labels(label_names, known), shards
+
+
+def imported_header(
+    family: str, n_features: int, n_labels: int, counts: NDArray[np.int64], *, normalize: bool
+) -> dict[str, Any]:
+    """What the manifest says of a model that another program trained."""
+    return {
         "umpteen_version": __version__,
         "method": IMPORTED,
-        "family": "linear",
-        "params": {"weight_type": weight_type},
-        "n_train_rows": max(1, int(known.sum())),
+        "family": family,
+        "n_train_rows": max(1, int(counts.sum())),
         "n_features": n_features,
         "n_labels": n_labels,
         "preprocessing": Preprocessing(normalize=normalize).to_json(),
     }
-    parts = {"labels": Part({"counts": known})}
+
+
+def name_labels(label_names: Sequence[str] | None, counts: NDArray[np.int64]) -> dict[str, Part]:
+    """The parts of a model that are about its labels."""
+    parts = {"labels": Part({"counts": counts})}
     if label_names is not None:
         parts["names"] = Names.encode([str(name) for name in label_names]).to_part()
-    return header, parts, shards
+    return parts

@@ -38,6 +38,7 @@ from umpteen.trained.dense import probabilities_of_all, score_all
 from umpteen.trained.header import check_header, explain_newer, is_newer, open_label_counts, open_preprocessing
 from umpteen.trained.importing import pack_weights
 from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
+from umpteen.trained.omikuji import pack_omikuji
 
 
 class TrainedModel:
@@ -169,6 +170,20 @@ class TrainedModel:
         """
         packed = pack_weights(coef, intercept, label_names, label_counts, normalize, weight_type)
         return cls.open(*packed)
+
+    @classmethod
+    def from_omikuji(cls, path: PathLike, label_names: Sequence[str] | None = None) -> TrainedModel:
+        """A model of the trees that omikuji trained and saved: to serve, pack and explain them. It predicts and
+        explains like any other, but has no method to train it further.
+
+        Parameters
+        ----------
+        path
+            The directory that omikuji saved.
+        label_names
+            One per label, by omikuji's numbers.
+        """
+        return cls.open(*pack_omikuji(path, label_names))
 
     @property
     def method(self) -> str:

@@ -1,0 +1,174 @@
+"""Trees that omikuji trained, opened as ours: the same predictions. tests/peers/omikuji/make.py made them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import umpteen
+from umpteen.data.cbor import decode_cbor
+from umpteen.errors import DataError, ModelCorruptError, UmpteenError
+from umpteen.models.label_tree import LINKS, LabelTreeModel, TreePart
+
+HERE = Path(__file__).parent / "peers" / "omikuji"
+MODELS = sorted(place.name for place in HERE.iterdir() if (place / "settings.json").exists())
+
+
+def read(name):
+    """The model, rows, and what omikuji says of them."""
+    model = umpteen.TrainedModel.from_omikuji(HERE / name)
+    found = json.loads((HERE / name / "predictions.json").read_text())
+    X = sp.lil_matrix((len(found), model.n_features), dtype=np.float32)
+    for i, entry in enumerate(found):
+        for feature, value in entry["row"]:
+            X[i, feature] = value
+    return model, X.tocsr(), found
+
+
+def test_all_kinds_are_there():
+    assert MODELS == ["dense", "logistic", "sparse", "wide"]
+    content = {name: (HERE / name / "tree0.cbor").read_bytes() for name in MODELS}
+    assert b"Sparse" in content["sparse"]
+    assert b"Dense" in content["dense"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_score_is_omikujis(name):
+    model, X, found = read(name)
+    labels, scores = model.configured(beam=100).predict_topk(X, model.n_labels)
+    for i, entry in enumerate(found):
+        theirs = dict(map(tuple, entry["all"]))
+        ours = dict(zip(labels[i].tolist(), np.exp(scores[i]).tolist(), strict=True))
+        assert set(theirs) == set(ours) - {-1}
+        for label, score in theirs.items():
+            assert ours[label] == pytest.approx(score, rel=4e-3, abs=1e-5)  # weights have 16 bits here
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_narrow_beam_finds_the_same_labels(name):
+    model, X, found = read(name)
+    labels, scores = model.predict_topk(X, 5)
+    for i, entry in enumerate(found):
+        theirs = [score for _, score in entry["five"]]
+        assert np.exp(scores[i]) == pytest.approx(theirs, rel=4e-3, abs=1e-4)
+        sure = {label for label, score in entry["five"] if score > 1.02 * theirs[-1]}  # not tied with the last
+        assert sure <= set(labels[i].tolist())
+
+
+def test_it_is_saved_and_explained_like_any_other(tmp_path):
+    model, X, _ = read("sparse")
+    names = [f"label {i}" for i in range(model.n_labels)]
+    umpteen.TrainedModel.from_omikuji(HERE / "sparse", names).save(tmp_path / "a.model")
+    loaded = umpteen.load(tmp_path / "a.model")
+    assert loaded.method == "imported"
+    assert loaded.label_names[3] == "label 3"
+    assert all(map(np.array_equal, loaded.predict_topk(X, 5), model.predict_topk(X, 5)))
+    label = int(model.predict_topk(X[0], 1)[0][0, 0])
+    explained = loaded.explain(X[0], label)
+    assert explained.score == pytest.approx(float(loaded.predict_topk(X[0], 1)[1][0, 0]), rel=1e-5)
+    votes = [vote["score"] for vote in explained.votes]
+    assert np.log(np.exp(votes).mean()) == pytest.approx(explained.score, rel=1e-3, abs=1e-5)
+
+
+def test_links_are_what_the_kernel_computes():
+    assert LINKS["squared"](0.5) == -0.25
+    assert LINKS["squared"](3.0) == 0
+    assert LINKS["logistic"](0.0) == pytest.approx(-np.log(2))
+
+
+def test_an_unknown_link_is_refused():
+    model, _, _ = read("dense")
+    part = model.scorer.to_parts()[0]
+    part.scalars["link"] = "cubist"
+    with pytest.raises(ModelCorruptError, match="link of a label tree must be one of cubic, squared, logistic"):
+        TreePart.from_part(part)
+    parts = read("dense")[0].scorer.to_parts()
+    parts[1].scalars["link"] = "logistic"
+    with pytest.raises(ModelCorruptError, match="must have one link, but have logistic, squared"):
+        LabelTreeModel.from_parts(parts, 40, 24)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda place: (place / "settings.json").unlink(), "is not a model that omikuji saved"),
+        (lambda place: (place / "settings.json").write_text('{"n_features": 40}'), "classifier_loss_type"),
+        (lambda place: (place / "tree0.cbor").write_bytes(b"\xa1fBranch"), "is not a tree that omikuji saved"),
+        (lambda place: [file.unlink() for file in place.glob("tree*")], "has no trees"),
+        (
+            lambda place: (place / "settings.json").write_text('{"n_features": 41, "classifier_loss_type": "Hinge"}'),
+            "weights must be 42 x",
+        ),
+    ],
+)
+def test_what_is_no_model_is_refused(damage, message, tmp_path):
+    shutil.copytree(HERE / "dense", tmp_path / "m")
+    damage(tmp_path / "m")
+    with pytest.raises(DataError, match=message):
+        umpteen.TrainedModel.from_omikuji(tmp_path / "m")
+
+
+def test_too_few_names_are_refused():
+    with pytest.raises(DataError, match="at least 24 label names, but there are 2"):
+        umpteen.TrainedModel.from_omikuji(HERE / "dense", ["a", "b"])
+
+
+# --- the format beneath ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ("17", 23),
+        ("1818", 24),
+        ("3903e7", -1000),
+        ("1b000000e8d4a51000", 10**12),
+        ("fa47c35000", 100000.0),
+        ("f93e00", 1.5),
+        ("f5", True),
+        ("f6", None),
+        ("6449455446", "IETF"),
+        ("4401020304", b"\x01\x02\x03\x04"),
+        ("80", []),
+        ("a26161016162820203", {"a": 1, "b": [2, 3]}),
+        ("83f6f5f4", [None, True, False]),
+    ],
+)
+def test_examples_of_the_standard(content, value):
+    found = decode_cbor(bytes.fromhex(content))
+    found = found | {"b": found["b"].tolist()} if isinstance(found, dict) else found
+    assert found == value
+
+
+def test_runs_of_numbers_of_several_widths():
+    assert decode_cbor(bytes.fromhex("8601181819010020381805")).tolist() == [1, 24, 256, -1, -25, 5]
+    mixed = decode_cbor(bytes.fromhex("84fa3f800000f9000002fb3ff8000000000000"))
+    assert mixed.dtype == np.float32
+    assert mixed.tolist() == [1.0, 0.0, 2.0, 1.5]
+    n = 200_000
+    long = b"\x9a" + n.to_bytes(4, "big") + bytes.fromhex("fa3f800000") * n
+    assert len(decode_cbor(long)) == n
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(content):
+    with contextlib.suppress(DataError):
+        decode_cbor(content)
+
+
+@given(st.integers(0, 9000), st.integers(0, 255))
+def test_a_damaged_tree_is_opened_or_refused(at, byte):
+    from umpteen.trained.omikuji import _pack_tree
+
+    content = bytearray((HERE / "dense" / "tree0.cbor").read_bytes())
+    content[at % len(content)] = byte
+    with contextlib.suppress(UmpteenError, ValueError, KeyError, TypeError):
+        _pack_tree(decode_cbor(bytes(content)), 40, "squared")
