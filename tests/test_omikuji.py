@@ -117,7 +117,7 @@ def test_what_is_no_model_is_refused(damage, message, tmp_path):
 
 
 def test_too_few_names_are_refused():
-    with pytest.raises(DataError, match="at least 24 label names, but there are 2"):
+    with pytest.raises(DataError, match=r"at least \d+ label names, but there are 2"):
         umpteen.TrainedModel.from_omikuji(HERE / "dense", ["a", "b"])
 
 
