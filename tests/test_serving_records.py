@@ -90,3 +90,16 @@ def test_models_and_the_document_name_the_fields(client, fielded):
     assert request["oneOf"] == [{"required": ["text"]}, {"required": ["record"]}]
     assert request["properties"]["record"]["required"] == ["title", "abstract"]
     assert "features" not in request["properties"]
+
+
+def test_each_field_is_read_by_its_own_features(tmp_path):
+    records = [{"title": text, "abstract": "herring"} for text in TEXTS] * 40
+    tagger = umpteen.Tagger(umpteen.DiSMEC(), {"title^2": "word", "abstract": "word"}).fit(records, LABELS * 40)
+    tagger.save(tmp_path / "m")
+    record = {"title": "wine tax", "abstract": "herring"}
+    with running(make_app(Settings({"books": str(tmp_path / "m")}, watch=0))) as client:
+        found = client.post("/v1/suggest", json={"record": record, "top_k": 2}).json()["results"]
+        why = client.post("/v1/explain", json={"record": record, "label": "wine"}).json()
+    assert [one["label"] for one in found] == [name for name, _ in tagger.suggest(record, top_k=2)]
+    assert why["text"] == "wine tax\nherring"
+    assert {"title: wine", "title: tax", "abstract: herring"} == {word["word"] for word in why["words"]}

@@ -287,7 +287,7 @@ class OpenModel:
                 unknown=unknown,
                 votes=found.votes,
                 note=found.note,
-                text=UNSET if ask.record is UNSET else ask.text,
+                text=UNSET if ask.record is UNSET else str(ask.text),
             )
         )
 
