@@ -352,6 +352,10 @@ def test_errors_of_a_table_name_its_line_and_the_nearest_column(browser, address
     page.locator("body[data-ready]").wait_for()
     label_table(page, "bad.csv", b"id,text\n1,wine\n2,a,b\n")
     expect(page.locator("#table-outcome.error")).to_contain_text("bad.csv:3: there must be 2 columns")
+    label_table(page, "new.xlsx", b"PK\x03\x04\x14\x00\x06\x00")
+    expect(page.locator("#table-outcome.error")).to_contain_text(
+        "this is an Excel file, or another archive; save it as CSV"
+    )
     label_table(page, "other.csv", b"id,texts\n1,wine\n")
     expect(page.locator("#table-outcome")).to_contain_text("did you mean 'texts'")
     page.locator("#table-fields").fill("texts")
@@ -419,5 +423,6 @@ def test_corrections_improve_the_servers_model(browser, served_models, tmp_path)
         expect(page.locator("#corrections")).to_have_text("1 text learnt.", timeout=60_000)
         expect(page.locator(".name").first).to_have_text("customs")
         expect(page.locator("li.added")).to_have_count(0)
+        expect(page.locator("#hits .count").first).to_have_text("1")  # no longer new
         page.close()
     assert "customs" in umpteen.load(model).classes_

@@ -321,3 +321,12 @@ def test_a_damaged_excel_file_is_our_error_wherever_the_damage_is(tmp_path):
             refused.append(str(error))
     assert len(refused) > 30
     assert all(message.startswith(f"{file}: ") for message in refused)
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1"])
+def test_a_spreadsheet_that_is_called_csv(tmp_path, start):
+    (tmp_path / "a.csv").write_bytes(start + bytes(100))
+    with pytest.raises(
+        DataError, match=r"a\.csv: a table of text must be CSV or TSV, but this is an? .*; save it as CSV"
+    ):
+        open_table(tmp_path / "a.csv")

@@ -24,7 +24,7 @@ from umpteen.data.tables.reading import (
     read_header,
     to_row,
 )
-from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding, find_quote
+from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding, find_quote, refuse_binary
 from umpteen.data.tables.writing import make_writer
 from umpteen.errors import DataError, ParamError
 from umpteen.labelling.labeller import Labelled, Labeller
@@ -140,6 +140,7 @@ def label_piece(
 
 def _find_header(data: bytes, name: str, last: bool) -> Cursor | None:
     """Where the header ends and how the table is written; None if the header may go on."""
+    refuse_binary(name, data)
     encoding = find_encoding(data[:SAMPLE])
     lines = list(decode_lines(name, [data], encoding, whole=last))
     delimiter = find_delimiter("".join(lines)[:SAMPLE_CHARACTERS])

@@ -18,7 +18,14 @@ from umpteen.data.tables.columnar import cell_text, excel_rows, parquet_rows
 from umpteen.data.tables.columns import hint_title, name_columns
 from umpteen.data.tables.fields import ANNIF_CSV, Fields, show
 from umpteen.data.tables.lines import STANDARD_INPUT, decode_lines, parse_json_lines, read_pieces
-from umpteen.data.tables.sniffing import Dialect, check_encoding, find_delimiter, find_encoding, find_quote
+from umpteen.data.tables.sniffing import (
+    Dialect,
+    check_encoding,
+    find_delimiter,
+    find_encoding,
+    find_quote,
+    refuse_binary,
+)
 from umpteen.errors import DataError, ParamError
 
 FORMATS = ("jsonl", "csv", "tsv", "annif-tsv", "parquet", "excel")
@@ -120,6 +127,7 @@ class Table:
             lines = decode_lines(self.path, pieces, self._encoding or "utf-8")
             return _check_objects(self.path, parse_json_lines(self.path, lines))
         start, pieces = _look(pieces)
+        refuse_binary(self.path, start)
         encoding = self._encoding or find_encoding(start)
         lines = decode_lines(self.path, pieces, encoding)
         if self.format == "annif-tsv":

@@ -14,7 +14,8 @@ import io
 import re
 from dataclasses import dataclass
 
-from umpteen.errors import ParamError
+from umpteen.data.files import PathLike
+from umpteen.errors import DataError, ParamError
 
 DELIMITERS = (",", ";", "\t", "|")
 _NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
@@ -45,6 +46,21 @@ class Dialect:
         between = _NAMES.get(self.delimiter, repr(self.delimiter))
         quotes = "" if self.quote == '"' else f", quotes {self.quote}"
         return f"{between} between columns{quotes}, {_ENCODINGS.get(self.encoding, self.encoding)}"
+
+
+#: How files begin that are no text, and what they are.
+_OTHERS = (
+    (b"PK\x03\x04", "an Excel file, or another archive"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel file"),
+    (b"PAR1", "a Parquet file"),
+)
+
+
+def refuse_binary(path: PathLike, start: bytes) -> None:
+    """Refuses spreadsheets under the name of a text table."""
+    for mark, kind in _OTHERS:
+        if start.startswith(mark):
+            raise DataError(f"{path}: a table of text must be CSV or TSV, but this is {kind}; save it as CSV first")
 
 
 def find_encoding(start: bytes) -> str:

@@ -32,7 +32,7 @@ function later(work, wait) {
 
 const modelOf = (id) => state.models.find((model) => model.model_id === id);
 const chosen = () => [$("model").value, ...($("other").value ? [$("other").value] : [])];
-const showPanel = () => showCorrections(chosen().map(modelOf), state, suggest);
+const showPanel = () => showCorrections(chosen().map(modelOf), state, askAgain);
 const rules = (map, id) => map.get(id) ?? map.set(id, new Set()).get(id);
 
 // --- asking for labels --------------------------------------------------------------------------------------------
@@ -90,6 +90,12 @@ async function suggest() {
   } catch (error) {
     if (round === state.round) complain(error);
   }
+}
+
+// The model has changed.
+function askAgain() {
+  findLabels();
+  return suggest();
 }
 
 // --- labels -------------------------------------------------------------------------------------------------------
