@@ -26,6 +26,7 @@ from umpteen.params import check_share
 from umpteen.progress import Listener
 from umpteen.storage.store import ModelReader
 from umpteen.tagging import growing, judging, training
+from umpteen.tagging.concepts import LabelConcepts, check_concepts
 from umpteen.tagging.explaining import TextExplanation, explain_in_words
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.records import FieldNames, find_fields, read_records
@@ -35,13 +36,29 @@ from umpteen.tagging.targets import LabelForm, read_labels
 from umpteen.text.features import TextFeatures, unfitted
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
+from umpteen.vocabulary.concepts import Vocabulary
 
 
 class Suggestions(list[tuple[str, float]]):
-    """Labels and their probabilities, best first; a table in a notebook."""
+    """Labels and their probabilities, best first; a table in a notebook.
+
+    Attributes
+    ----------
+    uris, notations : list of str
+        Those of the labels, if the model has a vocabulary; empty where a label has none.
+    """
+
+    def __init__(
+        self, found: Iterable[tuple[str, float]] = (), uris: Sequence[str] = (), notations: Sequence[str] = ()
+    ) -> None:
+        super().__init__(found)
+        self.uris, self.notations = list(uris), list(notations)
 
     def _repr_html_(self) -> str:
-        return table(["label", "probability"], [[name, f"{value:.2f}"] for name, value in self])
+        if not self.uris:
+            return table(["label", "probability"], [[name, f"{value:.2f}"] for name, value in self])
+        rows = [[name, f"{value:.2f}", uri] for (name, value), uri in zip(self, self.uris, strict=True)]
+        return table(["label", "probability", "URI"], rows)
 
 
 class Tagger(TaggerParameters):
@@ -76,6 +93,10 @@ class Tagger(TaggerParameters):
     keep_rows
         Keep at most so many texts, as rows of features, in the model, for `add_labels` and `learn` to train against.
         Whoever has the model has the words of these texts.
+    vocabulary
+        A `Vocabulary`, or the file of one, whose concepts the labels are. Labels may then be given as URIs, notations
+        or names; `classes_` are names in the vocabulary's language, `suggest(…, language=…)` gives them in others,
+        and the model keeps the vocabulary. Labels that are not in it are left out, with a warning.
 
     Attributes
     ----------
@@ -107,6 +128,7 @@ class Tagger(TaggerParameters):
         budget: float | str | None = None,
         tune: bool = False,
         keep_rows: int = 0,
+        vocabulary: Vocabulary | PathLike | None = None,
     ) -> None:
         self.method = method
         self.features = features
@@ -115,9 +137,12 @@ class Tagger(TaggerParameters):
         self.budget = budget
         self.tune = tune
         self.keep_rows = keep_rows
+        self.vocabulary = vocabulary
 
     #: The form of the labels given to `fit`; None for lists of names.
     _form: LabelForm | None = None
+    #: A model and what it says of its vocabulary.
+    _concepts: tuple[TrainedModel, LabelConcepts | None] | None = None
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -221,6 +246,8 @@ class Tagger(TaggerParameters):
             raise ParamError(
                 f"only one-vs-rest methods can learn new labels alone, but this model's method is {model.method}"
             )
+        if self.concepts_ is not None:
+            labels = self.concepts_.translate(model, labels)
         names, Y = growing.encode_new_labels(model, labels)
         options: dict[str, Any] = {"negatives": negatives, "resume": resume, "progress": progress}
         if self.features_ is None:
@@ -278,6 +305,8 @@ class Tagger(TaggerParameters):
         """`learn` from corrections as `umpteen.data.corrections.read_corrections` reads them."""
         if not corrections:
             raise DataError("there must be at least one correction, but there are none")
+        if (concepts := self.concepts_) is not None:
+            corrections = [concepts.correct(self.fitted(), said) for said in corrections]
         self.model_, self.features_ = growing.learn_texts(self._method_of_model(), self.features_, corrections, X)
         return self
 
@@ -301,6 +330,7 @@ class Tagger(TaggerParameters):
         include: Any = None,
         threads: int | None = None,
         min_known: float = 0.0,
+        language: str | None = None,
     ) -> Suggestions | list[Suggestions]:
         """The labels to give a text, best first, with their probabilities.
 
@@ -318,6 +348,8 @@ class Tagger(TaggerParameters):
         min_known
             Give no label to a text with a smaller share of words the model knows. A text without a known word never
             gets one.
+        language
+            The language of names, such as "fi", if the model has a vocabulary; by default that of training.
 
         Returns
         -------
@@ -326,7 +358,7 @@ class Tagger(TaggerParameters):
         one = isinstance(texts, (str, Mapping))
         rows = self.vectorize([texts] if one else texts, threads=threads)
         ranking = self.rank_rows(rows, top_k, threshold, exclude, include, threads, min_known=min_known)
-        found = self.name_labels(*ranking)
+        found = self.name_labels(*ranking, language)
         return found[0] if one else found
 
     def _repr_html_(self) -> str:
@@ -362,6 +394,8 @@ class Tagger(TaggerParameters):
 
     def rank_rows(self, rows: TextRows, *how: Any, min_known: float = 0.0, **more: Any) -> Ranking:
         """`rank` for texts that are already rows; the rest as for `TrainedModel.rank`."""
+        if self.concepts_ is not None:
+            how, more = _resolve_labels(self.concepts_, self.fitted(), how, more)
         return rank_rows(self.fitted(), rows, *how, min_known=check_share("min_known", min_known), **more)
 
     def vectorize(self, texts: Any, *, threads: int | None = None) -> TextRows:
@@ -381,13 +415,36 @@ class Tagger(TaggerParameters):
         """The same of one text or several."""
         return next(iter(self._read([texts]))) if isinstance(texts, Mapping) else self._read(texts)
 
-    def name_labels(self, labels: NDArray[np.int32], values: NDArray[np.float32]) -> list[Suggestions]:
+    def name_labels(
+        self, labels: NDArray[np.int32], values: NDArray[np.float32], language: str | None = None
+    ) -> list[Suggestions]:
         """A ranking with names instead of ids: one list per row."""
-        names = self.classes_
-        return [
-            Suggestions((names[label], value) for label, value in zip(row, scores, strict=True) if label >= 0)
-            for row, scores in zip(labels.tolist(), values.tolist(), strict=True)
-        ]
+        names, concepts = self.names_in(language), self.concepts_
+        found = []
+        for row, scores in zip(labels.tolist(), values.tolist(), strict=True):
+            ids = [label for label in row if label >= 0]  # -1 only stands after the labels of a row
+            pairs = ((names[label], value) for label, value in zip(ids, scores[: len(ids)], strict=True))
+            facts = () if concepts is None else (list(map(concepts.uri, ids)), list(map(concepts.notation, ids)))
+            found.append(Suggestions(pairs, *facts))
+        return found
+
+    def names_in(self, language: str | None) -> Sequence[str]:
+        """Label names by id in a language of the vocabulary; by default `classes_`."""
+        if language is None:
+            return self.classes_
+        if self.concepts_ is None:
+            raise ParamError(
+                f"language must be left out, since the model has no vocabulary, but is {language!r:.100}"
+            )
+        return self.concepts_.names(language)
+
+    @property
+    def concepts_(self) -> LabelConcepts | None:
+        """The concepts that the labels are, if the tagger was trained with a vocabulary."""
+        model = self.fitted()
+        if self._concepts is None or self._concepts[0] is not model:
+            self._concepts = (model, LabelConcepts.open(model))
+        return self._concepts[1]
 
     def predict(self, texts: Any, top_k: int | str | None = None, threshold: float | str | None = None) -> Any:
         """The labels to give each text, in the form that `fit` was given: lists of names, a matrix, or one class.
@@ -456,6 +513,8 @@ class Tagger(TaggerParameters):
     def _encode(self, labels: Any) -> Csr:
         if self._form is not None and not isinstance(labels, list):
             labels = self._form.to_lists(labels)
+        if self.concepts_ is not None:
+            labels = self.concepts_.translate(self.fitted(), labels)
         return judging.encode_targets(self.fitted(), labels)
 
     def encode(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Csr, Csr]:
@@ -510,16 +569,18 @@ class Tagger(TaggerParameters):
             )
         features = open_features(model, header, path, trust_pattern, encoder)
         open_fields(header, path)
+        concepts = check_concepts(model, path)
         tagger = cls(
             recipe_of(model, path),
             PRECOMPUTED if features is None else unfitted(features),
             **{name: header[name] for name in ("calibration", "seed") if name in header},
+            vocabulary=None if concepts is None else concepts.vocabulary,
         )
         try:
             tagger.check_held_out()
         except ParamError as error:
             raise ModelCorruptError(f"{path}: {error}") from error
-        tagger.model_, tagger.features_ = model, features
+        tagger.model_, tagger.features_, tagger._concepts = model, features, (model, concepts)
         return tagger
 
     @property
@@ -540,6 +601,15 @@ class Tagger(TaggerParameters):
         if model is None:
             raise not_fitted("this Tagger is not fitted; call fit first")
         return model
+
+
+def _resolve_labels(
+    concepts: LabelConcepts, model: TrainedModel, how: tuple[Any, ...], more: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of `TrainedModel.rank`, of which exclude and include, the third and fourth, may name concepts."""
+    some = [value if i not in (2, 3) else concepts.resolve(model, value) for i, value in enumerate(how)]
+    named = {key: concepts.resolve(model, more[key]) for key in ("exclude", "include") if key in more}
+    return tuple(some), more | named
 
 
 def load(

@@ -110,6 +110,14 @@ MinKnownOption = Annotated[
         max=1,
     ),
 ]
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--language",
+        metavar="CODE",
+        help="Give names in this language, such as fi, of the vocabulary the model was trained with.",
+    ),
+]
 TOP_K = default_of("umpteen.trained.model:TrainedModel.predict_topk", "top_k")
 ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.", parser=_parse_place)]
 ModelOption = Annotated[

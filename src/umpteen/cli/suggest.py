@@ -10,6 +10,7 @@ import typer
 
 from umpteen.cli.options import (
     DecisionTopKOption,
+    LanguageOption,
     MinKnownOption,
     ModelArgument,
     ThresholdOption,
@@ -30,6 +31,7 @@ def command(
     min_known: MinKnownOption = 0.0,
     exclude: Annotated[list[str] | None, typer.Option("--exclude", help="A label to leave out; repeatable.")] = None,
     include: Annotated[list[str] | None, typer.Option("--include", help="Give only this label; repeatable.")] = None,
+    language: LanguageOption = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show the words for and against each label.")
     ] = False,
@@ -66,10 +68,9 @@ def command(
     labels, values = tagger.rank_rows(
         rows, parse_number(top_k), parse_number(threshold), exclude or None, include or None, min_known=min_known
     )
-    found = tagger.name_labels(labels, values)[0]
-    explanations = (
-        [tagger.explain_row(text, rows.X, name) for name, _ in found] if explain or html is not None else []
-    )
+    found = tagger.name_labels(labels, values, language)[0]
+    ids = [label for label in labels[0].tolist() if label >= 0]
+    explanations = [tagger.explain_row(text, rows.X, label) for label in ids] if explain or html is not None else []
     unknown, n_words = int(rows.words.unknown[0]), int(rows.words.total[0])
     if json != "-":
         console = Console(highlight=False)
@@ -77,7 +78,9 @@ def command(
         width = max(map(len, names), default=0)
         for rank, (name, (_, value)) in enumerate(zip(names, found, strict=True)):
             bar = "█" * round(30 * value)
-            console.print(Text.assemble(f"{name:<{width}}  {value:5.2f}  ", (bar, "cyan")))
+            known = " ".join(filter(None, (found.notations[rank], found.uris[rank]))) if found.uris else ""
+            line = Text.assemble(f"{name:<{width}}  {value:5.2f}  ", (bar, "cyan"))
+            console.print(line.append(f"  {printable(known)}", "dim") if known else line, soft_wrap=bool(known))
             if explain:
                 console.print(explanations[rank])
         if not found:
@@ -90,7 +93,14 @@ def command(
         write_bytes(html, [_page("\n".join(part.to_html() for part in explanations)).encode("utf-8", "replace")])
     if json is not None:
         facts: dict[str, Any] = {
-            "suggestions": [{"label": name, "probability": value} for name, value in found],
+            "suggestions": [
+                {
+                    "label": name,
+                    **(tagger.concepts_.describe(label) if tagger.concepts_ else {}),
+                    "probability": value,
+                }
+                for label, (name, value) in zip(ids, found, strict=True)
+            ],
             "unknown_words": unknown,
             "words": n_words,
         }

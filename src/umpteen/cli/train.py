@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -135,6 +136,25 @@ def command(
             rich_help_panel="Corpus of texts",
         ),
     ] = False,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(
+            "--vocabulary",
+            metavar="FILE",
+            help="The vocabulary that labels are concepts of: SKOS (.ttl, .rdf, .jsonld, .nt), Annif's .tsv or .csv, "
+            "or a list of names (.txt). Labels may then be URIs, notations or names.",
+            rich_help_panel="Corpus of texts",
+        ),
+    ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language",
+            metavar="CODE",
+            help="The vocabulary's language that the model names labels in, such as en.",
+            rich_help_panel="Corpus of texts",
+        ),
+    ] = None,
     calibration: Annotated[
         str | None,
         typer.Option(
@@ -172,18 +192,22 @@ def command(
     elif settings:
         raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
     texts = is_corpus(train, format)
+    if language is not None and vocabulary is None:
+        raise ParamError(f"--language {language} goes with --vocabulary, but there is none")
     with nullcontext(model) if dry_run else replacing(model, overwrite) as place:
         if texts:
             refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
             tables = TableOptions(format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter)
             how = "auto" if calibration is None else parse_number(calibration)
             tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
-                keep_rows=keep_rows
+                keep_rows=keep_rows, vocabulary=_read_vocabulary(vocabulary, language)
             )
             if separate_fields:
                 tagger.features = _separate(tagger.features, tables, threads)
             metrics = _train_on_texts(train, tagger, place, valid, tables, resume, threads, where, dry_run)
         else:
+            if vocabulary is not None:
+                raise ParamError("--vocabulary is for texts, not for files of numbers")
             options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
             files = _Files(train, labels, label_names, valid, valid_labels, options)
             settings_of_auto = {"budget": budget, "seed": seed or 0, "tune": tune}
@@ -308,6 +332,20 @@ def _separate(features: Any, tables: TableOptions, threads: int | None) -> Any:
     return make_features({column: list(parts) for column in columns}, threads)
 
 
+def _read_vocabulary(path: Path | None, language: str | None) -> Any:
+    from umpteen.vocabulary.reading import read_vocabulary
+
+    if path is None:
+        return None
+    vocabulary = read_vocabulary(path, language)
+    languages = ", ".join(name for name in vocabulary.languages if name) or "no language"
+    print_text(f"vocabulary {path}: {len(vocabulary):,} concepts, {vocabulary.n_terms:,} terms, {languages}")
+    if cycles := vocabulary.cycles():
+        shown = vocabulary.name(cycles[0])
+        print_text(f"note       {len(cycles):,} concepts stand above themselves, such as {shown!r}")
+    return vocabulary
+
+
 def _train_on_texts(
     train: Path,
     tagger: Any,
@@ -327,7 +365,11 @@ def _train_on_texts(
     describe_corpus(train, corpus, time.perf_counter() - started)
     held_out = read_texts(valid, tables) if valid is not None else None
     started = time.perf_counter()
-    vectorizer, data = tagger.prepare(corpus.texts, corpus.labels, model)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        vectorizer, data = tagger.prepare(corpus.texts, corpus.labels, model)
+    for warning in caught:
+        print_text(f"note       {warning.message}")
     seconds = time.perf_counter() - started
     choice = None
     if tagger.method == AUTO:

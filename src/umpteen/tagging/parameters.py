@@ -33,6 +33,7 @@ class TaggerParameters(Parameters):
     budget: float | str | None
     tune: bool
     keep_rows: int
+    vocabulary: Any
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         params = super().get_params()

@@ -21,6 +21,7 @@ from umpteen.methods.training import check_keep_rows
 from umpteen.progress import Listener
 from umpteen.storage.remote import is_url
 from umpteen.storage.store import refuse_finished
+from umpteen.tagging.concepts import CONCEPTS, LabelConcepts, name_concepts, open_vocabulary
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.storage import describe_features
 from umpteen.text.features import TextFeatures, restore
@@ -33,7 +34,8 @@ def prepare(
     """See `Tagger.prepare`."""
     method = tagger.check()
     features = tagger.make_features()
-    names, Y = encode_labels(labels)
+    vocabulary = open_vocabulary(tagger.vocabulary)
+    names, Y = encode_labels(labels if vocabulary is None else name_concepts(vocabulary, labels))
     if method is None and tagger.tune and tagger.features is None:
         known = read_choice(model_dir, first_fold(model_dir))
         if known is None:
@@ -73,6 +75,9 @@ def train(
     header, parts = describe_features(
         features, tagger.calibration, int(tagger.seed), fields, in_memory=model_dir is None
     )
+    vocabulary = open_vocabulary(tagger.vocabulary)
+    if vocabulary is not None:
+        parts = parts | {CONCEPTS: LabelConcepts.make(vocabulary, data.label_names or ()).to_part()}
     if model_dir is not None and not is_url(model_dir):
         refuse_finished(model_dir)
     chosen = None

@@ -128,6 +128,10 @@ class Vocabulary:
     def __repr__(self) -> str:
         return f"Vocabulary({len(self):,} concepts, {len(self._terms):,} terms, languages {self.languages})"
 
+    @property
+    def n_terms(self) -> int:
+        return len(self._terms)
+
     def terms(self, concept: int) -> list[Term]:
         """The names of a concept: preferred ones first."""
         begin, end = _span(self._arrays["term_ends"], concept)
@@ -195,6 +199,14 @@ class Vocabulary:
             found |= dict.fromkeys(new)
             waiting += new
         return list(found)[1:]
+
+    def current(self, concept: int) -> int:
+        """The concept to use for one: what replaces it, and what replaces that. Itself if nothing does."""
+        seen = {concept}
+        while (other := int(self.replaced_by[concept])) >= 0 and other not in seen:
+            seen.add(other)
+            concept = other
+        return concept
 
     def cycles(self) -> list[int]:
         """Concepts that stand above themselves, which a hierarchy must not have."""
