@@ -180,6 +180,24 @@ def test_the_optimum_where_searches_go_down_columns(simd, squared, samples):
 
 
 @pytest.mark.slow
+@LOSSES
+def test_rare_labels_of_short_rows_come_to_their_optimum(squared):
+    """Their first negatives are few, so the bias starts far above -1, where nearly all rows violate their margin and
+    searches are rough; each counts as a round."""
+    rng = np.random.default_rng(3)
+    words = (3000 * rng.random((4000, 5)) ** 3).astype(np.int32)
+    rows = np.repeat(np.arange(4000), 5)
+    X = unit(sp.csr_matrix((np.ones(words.size, np.float32), (rows, words.ravel())), (4000, 3000)))
+    Y = np.zeros((4000, 12))
+    for label in range(12):
+        Y[rng.choice(4000, 2 + 2 * label, replace=False), label] = 1
+    solved = solve(X, Y, squared=squared)
+    check_optimum(X, Y, solved, squared=squared)
+    assert (solved[3]["column_entries"] > 0).any()
+    for most in (1, 2, 3):
+        assert (solve(X, Y, squared=squared, max_rounds=most)[3]["rounds"] <= most).all()
+
+
 def test_a_sampled_search_ends_exactly_and_says_what_it_missed(bibtex):
     train, _ = bibtex
     X, Y = unit(train.X), train.Y.toarray() > 0

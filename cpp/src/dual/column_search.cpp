@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace umpteen::dual {
@@ -26,11 +27,12 @@ constexpr std::int64_t kEntriesPerFeature = 2;
 // Where more than one entry for so many rows is read, looking at all scores is faster than listing those reached.
 constexpr std::int64_t kRowsPerEntry = 8;
 
-// Shares of the gap that is small enough: what a shift of the bias may cost; what unreached rows may cost unseen; and
-// below what the end may be near.
+// Shares of the gap that is small enough: what a shift of the bias may cost; what unreached rows may cost unseen;
+// below what the end may be near; and what a shift of the bias costs where the end is far.
 constexpr double kCheapShift = 0.2;
 constexpr double kNegligible = 0.1;
 constexpr double kNearTheEnd = 2;
+constexpr double kFarFromTheEnd = 2;
 
 constexpr std::size_t kRowsAhead = 8;  // of the row that is scored again
 
@@ -38,8 +40,9 @@ constexpr std::int64_t kLeastPicked = 100;  // rows that no column reached, look
 
 }  // namespace
 
-void ColumnSearch::plan(const LabelState& state, std::vector<std::int32_t>& features) {
+void ColumnSearch::plan(LabelState& state, std::vector<std::int32_t>& features) {
   planned_entries_ = 0;
+  state.is_rough = may_be_rough(state);
   hit_above_ = formulas_.hit_above(state, features);
   left_out_ = 0;
   is_dense_ = false;
@@ -93,7 +96,7 @@ void ColumnSearch::run(LabelState& state, std::vector<std::int32_t>& features, D
   state.forget_search();
   reached_.clear();
   const float b = formulas_.offset(state);
-  const bool exact = state.phase == Phase::kExact;
+  const bool exact = state.phase == Phase::kExact && !state.is_rough;
   read_features(state, features, solution);
   // Rows near the mean: by the columns that were read, which are those of rarer features.
   if (!exact) left_out_ = 0;
@@ -105,7 +108,7 @@ void ColumnSearch::run(LabelState& state, std::vector<std::int32_t>& features, D
   }
   // Sampled scores only name candidates: what is noise would keep a label searching.
   collect_hits(state, b, complete && state.phase != Phase::kSampled);
-  if (complete && state.phase != Phase::kNearest && b > hit_above_) {
+  if (complete && state.phase != Phase::kNearest && (b > hit_above_ || state.is_rough)) {
     estimate_unreached(state, b);
     state.unreached_loss = state.unreached_bound;
   }
@@ -184,11 +187,9 @@ void ColumnSearch::sample_features(LabelState& state, std::int64_t samples, std:
 /// left out by the plan.
 bool ColumnSearch::look_beyond(LabelState& state, float b, DualSolution& solution) {
   const DualProblem& problem = formulas_.problem;
-  double alphas = 0;
-  for (const ActiveRow& a : state.active) alphas += a.alpha;
-  const double enough = problem.eps * alphas;  // of the order of what the gap may be
+  const double enough = find_enough(state);
   const bool count_all = problem.samples > 0 && std::isinf(state.last_gap);
-  const bool leave = !count_all && shift_is_cheap(state, b, enough);
+  const bool leave = !count_all && find_shift_cost(state, b) <= kCheapShift * enough;
   if (leave)
     state.unreached_bound = state.unreached_loss = formulas_.loss(1 + double{b}, formulas_.total_cost);
   else
@@ -279,14 +280,29 @@ std::int64_t ColumnSearch::count_reached() const {
   return formulas_.X.n_rows - std::count(scores_.begin(), scores_.end(), 0.0F);
 }
 
-/// Whether the bias is so little above -1 that lowering it costs the gap less than looking at rows would be worth:
-/// half a square for each active row, since the gap is flat near the optimum.
-bool ColumnSearch::shift_is_cheap(const LabelState& state, float b, double enough) const {
+/// Of the order of what the gap may be.
+double ColumnSearch::find_enough(const LabelState& state) const {
+  double alphas = 0;
+  for (const ActiveRow& a : state.active) alphas += a.alpha;
+  return formulas_.problem.eps * alphas;
+}
+
+/// What lowering the bias to -1 costs the gap: half a square for each active row, since the gap is flat near the
+/// optimum.
+double ColumnSearch::find_shift_cost(const LabelState& state, float b) const {
   const DualProblem& problem = formulas_.problem;
-  if (!problem.squared || problem.bias == 0) return false;
+  if (!problem.squared || problem.bias == 0) return std::numeric_limits<double>::infinity();
   double costs = problem.tau / (problem.bias * problem.bias);
   for (const ActiveRow& a : state.active) costs += a.cost;
-  return 0.5 * costs * std::pow(1 + double{b}, 2) <= kCheapShift * enough;
+  return 0.5 * costs * std::pow(1 + double{b}, 2);
+}
+
+/// Where the bias is far above -1, nearly all rows violate their margin, and the label is not near its end: the worst
+/// violators are enough then, and they are found by fewer columns.
+bool ColumnSearch::may_be_rough(const LabelState& state) const {
+  const float b = formulas_.offset(state);
+  return state.phase == Phase::kExact && state.rough_left > 0 && b > Formulas::kMargin &&
+         find_shift_cost(state, b) > kFarFromTheEnd * find_enough(state);
 }
 
 /// Bounds what unreached rows may cost by their summed costs, and estimates it by looking at some. The violators

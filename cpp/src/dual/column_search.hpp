@@ -16,6 +16,10 @@ namespace umpteen::dual {
 /// more to a score than the length of their weights times that of the row. Rows that the other columns lift far
 /// enough are scored in full.
 ///
+/// Where the bias is far above -1, nearly all rows are violators. A label is not near its end then, and a rough
+/// search looks only for rows that score far above the bias, down columns that may lift them there; they are not
+/// scored again.
+///
 /// Most rows without a feature that raises scores need no look: at a bias below -1 they violate nothing. Above it
 /// each is taken for an empty row where that costs little; else some are looked at, and where those suggest that the
 /// end may be near, the other columns are read too.
@@ -32,7 +36,7 @@ class ColumnSearch {
         scores_(as_size(formulas.X.n_rows), 0.0F) {}
 
   /// Decides which columns to read. Removes from `features`, those of w, all that cannot make a row a hit.
-  void plan(const LabelState& state, std::vector<std::int32_t>& features);
+  void plan(LabelState& state, std::vector<std::int32_t>& features);
   /// Whether the planned search costs more than a share of a panel's. By count, never by clock.
   bool panel_is_cheaper() const;
 
@@ -58,7 +62,9 @@ class ColumnSearch {
   }
   void collect_hits(LabelState& state, float b, bool complete);
   void clear_scores();
-  bool shift_is_cheap(const LabelState& state, float b, double enough) const;
+  bool may_be_rough(const LabelState& state) const;
+  double find_enough(const LabelState& state) const;
+  double find_shift_cost(const LabelState& state, float b) const;
   void estimate_unreached(LabelState& state, float b);
   double weigh_unreached(const LabelState& state) const;
   void pick_unreached(LabelState& state);

@@ -31,6 +31,8 @@ class Formulas {
         limit_(static_cast<float>(of.lambda)),
         inverse_tau_(static_cast<float>(1 / of.tau)) {}
 
+  static constexpr float kMargin = -1;  // of a row that lacks the label
+
   const DualProblem& problem;
   const CsrView& X;
   const FeatureColumns& columns;
@@ -73,7 +75,7 @@ class Formulas {
 
   /// The least score that makes a row a hit, given the features of w.
   float hit_above(const LabelState& state, const std::vector<std::int32_t>& features) const {
-    if (state.phase != Phase::kNearest) return kMargin;
+    if (state.phase != Phase::kNearest) return state.is_rough ? offset(state) + kRoughScore : kMargin;
     double squared = 0;
     for (const std::int32_t f : features) squared += double{state.v[as_size(f)]} * state.v[as_size(f)];
     return static_cast<float>(kNearShare * squared);
@@ -117,7 +119,7 @@ class Formulas {
   }
 
   static constexpr std::int64_t kListAbove = 16384;  // features
-  static constexpr float kMargin = -1;               // of a row that lacks the label
+  static constexpr float kRoughScore = 0.25F;        // without the bias, of rows that a rough search finds
   static constexpr double kNearShare = 0.3;          // of the mean's own score: which rows are near it
 
   const float limit_;

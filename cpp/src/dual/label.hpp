@@ -38,10 +38,12 @@ struct LabelState {
   std::vector<std::int32_t> touched;     // features where v may differ from 0, if those are listed
   std::vector<std::int32_t> touched_at;  // by feature, if they are listed: the place in touched, or -1
   std::vector<ActiveRow> active;
-  double tolerance = 0;  // the gap on the active set at which descent may stop; 0 before the first search
-  double shift = 0;      // added to the bias that follows from the alphas
-  double last_gap = 0;   // at the search before; infinite before the first exact one
-  int stalls = 0;        // searches that found the gap hardly smaller
+  double tolerance = 0;   // the gap on the active set at which descent may stop; 0 before the first search
+  double shift = 0;       // added to the bias that follows from the alphas
+  double last_gap = 0;    // at the search before; infinite before the first exact one
+  int stalls = 0;         // searches that found the gap hardly smaller
+  int rough_left = 0;     // rough searches that may still be made
+  bool is_rough = false;  // the search at hand looks for rows far above the bias only
 
   // The last search:
   std::vector<Hit> hits;

@@ -12,7 +12,9 @@ namespace {
 
 constexpr int kMostSampled = 10;  // sampled searches per label
 constexpr double kFewFound =
-    0.05;  // a sampled search that adds no more to the active set than this share is the last
+    0.05;                      // a sampled search that adds no more to the active set than this share is the last
+constexpr int kMostRough = 2;  // rough searches per label
+constexpr std::int64_t kRarePart = 100;  // a label is rare if it has less than one row in so many
 constexpr int kMostStalls = 8;
 constexpr double kStalled = 0.5;  // a gap above this share of the last one is a stall
 
@@ -62,6 +64,8 @@ void Solver::start(LabelState& state, std::int64_t label) {
   state.tolerance = 0;
   state.last_gap = std::numeric_limits<double>::infinity();
   state.stalls = 0;
+  state.rough_left = problem_.samples > 0 ? 0 : std::min(kMostRough, problem_.max_rounds - 1);
+  state.is_rough = false;
   for (std::int64_t r = 0; r < state.n_positive; ++r)
     activate(state, state.positives[r], 1, problem_.positive_cost[label]);
   if (problem_.start_indptr != nullptr && problem_.start_indptr[label] < problem_.start_indptr[label + 1])
@@ -71,6 +75,7 @@ void Solver::start(LabelState& state, std::int64_t label) {
 /// From the alphas given for the label.
 void Solver::warm_start(LabelState& state) {
   state.phase = problem_.samples > 0 ? Phase::kSampled : Phase::kExact;
+  state.rough_left = 0;  // the start may be the optimum
   std::int64_t r = 0;
   for (std::int64_t i = problem_.start_indptr[state.label]; i < problem_.start_indptr[state.label + 1]; ++i) {
     const std::int32_t row = problem_.start_rows[i];
@@ -116,6 +121,8 @@ void Solver::advance(const Job& job) {
     formulas_.collect_features(state, features_);
     column_search_.plan(state, features_);
     if (column_search_.panel_is_cheaper()) {
+      // By a panel a rough search costs no less than an exact one. It only spares labels nearly all rows as hits.
+      if (state.n_positive * kRarePart > problem_.X.n_rows) state.is_rough = false;
       waiting_.push_back(job);
       return;
     }
@@ -159,7 +166,9 @@ bool Solver::absorb(LabelState& state, DualSolution& solution) {
       return false;
     default:
       ++solution.rounds;
-      return absorb_exact(state, solution);
+      if (!state.is_rough) return absorb_exact(state, solution);
+      absorb_rough(state, solution);
+      return false;
   }
 }
 
@@ -174,6 +183,17 @@ void Solver::absorb_sampled(LabelState& state, DualSolution& solution) {
   if (found <= kFewFound * static_cast<double>(state.active.size()) || solution.rounds >= kMostSampled)
     state.phase = Phase::kExact;
   if (found > 0) renew_active(state, solution);
+}
+
+/// The gap is not known, but far from small enough.
+void Solver::absorb_rough(LabelState& state, DualSolution& solution) {
+  --state.rough_left;
+  const auto found = static_cast<double>(state.hits.size() + state.unreached.size());
+  if (found <= kFewFound * static_cast<double>(state.active.size())) state.rough_left = 0;
+  double loss = state.unreached_loss;
+  for (const Hit& hit : state.hits) loss += formulas_.loss(1 + double{hit.score}, formulas_.row_cost(hit.row));
+  state.tolerance = kShareOfOutside * loss;
+  renew_active(state, solution);
 }
 
 bool Solver::absorb_exact(LabelState& state, DualSolution& solution) {

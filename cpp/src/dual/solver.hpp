@@ -53,6 +53,7 @@ class Solver {
 
   bool absorb(LabelState& state, DualSolution& solution);
   void absorb_sampled(LabelState& state, DualSolution& solution);
+  void absorb_rough(LabelState& state, DualSolution& solution);
   bool absorb_exact(LabelState& state, DualSolution& solution);
   void drop_active_hits(LabelState& state);
   std::int64_t count_missed(const LabelState& state) const;
