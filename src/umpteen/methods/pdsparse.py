@@ -499,12 +499,15 @@ class PDSparse(LabelBlocks):
         # A table is at least 3/8 full, with 8 bytes per slot, until an array of 4 bytes per feature replaces it.
         V = int(np.minimum(4 * n_features, 22 * touched).sum())
         bound = self.bound_size(touched, n_features)
-        # Few entries of v pass the threshold; those are published, kept with the best pass, and packed.
-        weights = int(touched.sum()) if self.lambda_ in (0, "auto") else int(touched.sum()) // 4
+        # Few entries of v pass the threshold, but many where a label's rows have all features; those are published,
+        # averaged, kept with the best pass, and packed.
+        few = self.lambda_ not in (0, "auto")
+        weights = np.where(touched < n_features, touched // 4 if few else touched, touched * 3 // 2)
         alphas = (Y.nnz + _ACTIVE * n_rows) * 24 + n_rows * 80
         rows = min(n_rows, _SEARCHED) * (8 * X.nnz // max(1, n_rows) + 8 * (_MOST_FOUND + _ACTIVE))
-        copies = X.nnz * 20 + Y.nnz * 8 + resolve_threads(self.threads) * 4_000_000
-        peak = V + weights * 26 + alphas + rows + copies + 16 * (n_features + n_labels) * (1 + n_labels // 1024)
+        copies = X.nnz * 20 + Y.nnz * 8 + (2 + resolve_threads(self.threads)) * 4_000_000
+        lists = 16 * (n_features + n_labels) * (1 + n_labels // 1024)
+        peak = V + int(weights.sum()) * 26 + alphas + rows + copies + lists
         return Estimate(peak, bound.model_bytes)
 
 
