@@ -6,15 +6,19 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import scipy.stats
 
 import umpteen
 from umpteen.data.propensity import LabelCounts
+from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.significance import (
     bootstrap_intervals,
+    bootstrap_label_intervals,
     compare_with_best,
     find_best,
     paired_tests,
+    score_discounted,
     score_rows,
 )
 
@@ -121,3 +125,41 @@ def test_p_is_corrected_for_many_tests():
     for i, name in enumerate(ordered):
         last = max(last, min(1, plain[name] * (5 - i)))
         assert corrected[name] == pytest.approx(last)
+
+
+def test_psndcg_of_rows_adds_up_to_evaluates():
+    Y, ranked = draw_population(400, seed=3)
+    train = LabelCounts(np.arange(Y.shape[1]) * 7 + 1, 5000)
+    metrics = umpteen.evaluate(Y, ranked, train, k=(1, 3, 5))
+    for name, score in score_discounted(Y, ranked, train, k=(1, 3, 5)).items():
+        assert score.value == pytest.approx(metrics[name]), name
+
+
+def draw_population(n_rows, seed):
+    """Rows with labels of very different frequency, and rankings that are often right."""
+    random = np.random.default_rng(seed)
+    shares = 0.5 / np.arange(1, 31)
+    Y = random.random((n_rows, 30)) < shares
+    scores = 0.7 * Y + random.random((n_rows, 30))
+    return sp.csr_matrix(Y.astype(np.float32)), np.argsort(-scores, axis=1)[:, :5].astype(np.int32)
+
+
+def test_intervals_of_macro_averages_have_the_spread_of_other_samples():
+    """The deviation of measures over 200 samples of one population is the one that a single sample tells."""
+    Y, ranked = draw_population(300, seed=0)
+    given = np.where(np.arange(5) < 2, ranked, -1).astype(np.int32)
+    told = bootstrap_label_intervals(Y, ranked, given, k=(1, 5))
+    seen = {name: [] for name in told}
+    for seed in range(1, 201):
+        other, order = draw_population(300, seed)
+        metrics = umpteen.evaluate(other, order, k=(1, 5))
+        macro = evaluate_decisions(other, np.where(np.arange(5) < 2, order, -1).astype(np.int32)).macro
+        for name, values in seen.items():
+            values.append(metrics[name] if "@" in name else getattr(macro, name.removeprefix("macro ")))
+    for name, (low, high) in told.items():
+        if name == "coverage@5":  # nearly 100 always
+            continue
+        assert (high - low) / (2 * 1.96 * np.std(seen[name])) == pytest.approx(1, abs=0.4), name
+    own = umpteen.evaluate(Y, ranked, k=(1, 5))
+    for name in ("macroF1@1", "macroF1@5"):
+        assert sum(told[name]) / 2 == pytest.approx(own[name])

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from umpteen.data.propensity import LabelCounts, propensities
 from umpteen.evaluation.metrics import KS, Floats, Ids, find_hits
 
 N_RESAMPLES = 1000
+N_LABEL_RESAMPLES = 200  # only a deviation is taken from them
 N_FLIPS = 1999
 LEVEL = 0.95
 #: What counts as significant, after Holm's correction for the number of programs.
@@ -59,6 +61,25 @@ def score_rows(
         ideals = _best_gains(Y, inverse_p, max(cuts)).cumsum(axis=1)
         scores |= {f"PSP@{cut}": RowScores(gains[:, cut - 1], ideals[:, cut - 1]) for cut in cuts}
     return scores
+
+
+def score_discounted(
+    Y: Csr, labels: Ids, train: LabelCounts, *, k: Iterable[int] = KS, **constants: float
+) -> dict[str, RowScores]:
+    """PSnDCG of each row, by the definition of `evaluate`: 1/p, discounted by rank, over the row's IDCG."""
+    cuts = list(k)
+    width = max(cuts)
+    inverse_p = 1 / propensities(train, **constants)
+    hits = find_hits(Y, np.ascontiguousarray(labels[:, :width]))
+    discount, n_true = 1 / np.log2(np.arange(width) + 2), np.diff(offsets(Y))
+    gains = (np.where(hits, inverse_p[labels[:, :width]], 0) * discount[: hits.shape[1]]).cumsum(axis=1)
+    ideals = (_best_gains(Y, inverse_p, width) * discount).cumsum(axis=1)
+    whole = np.concatenate([[1.0], discount.cumsum()])
+    found = {}
+    for cut in cuts:
+        own = whole[np.minimum(n_true, cut)]
+        found[f"PSnDCG@{cut}"] = RowScores(gains[:, min(cut, gains.shape[1]) - 1] / own, ideals[:, cut - 1] / own)
+    return found
 
 
 def score_hits(hits: NDArray[np.bool_], n_true: NDArray[np.int64], *, k: Iterable[int] = KS) -> dict[str, RowScores]:
@@ -103,6 +124,61 @@ def bootstrap_intervals(
     outside = 50 * (1 - level)
     low, high = np.percentile(drawn, [outside, 100 - outside], axis=0)
     return {name: (float(a), float(b)) for name, a, b in zip(scores, low, high, strict=True)}
+
+
+def bootstrap_label_intervals(
+    Y: Csr,
+    ranked: Ids,
+    given: Ids,
+    *,
+    k: Iterable[int] = KS,
+    resamples: int = N_LABEL_RESAMPLES,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> dict[str, tuple[float, float]]:
+    """Intervals of measures that are means over labels, in percent: macroF1 and coverage of the best ranked, and
+    macro precision, recall and F1 of the labels given.
+
+    A draw of rows lacks many rare labels, so that all of these are lower in draws than in the rows drawn from. Only
+    their spread is used: the interval is the measure and so many deviations of the draws to both sides.
+    """
+    n_rows, n_labels = Y.shape
+    cuts = sorted(set(k))
+    true_rows = np.repeat(np.arange(n_rows), np.diff(offsets(Y)))
+    lists = {f"@{cut}": _entries(Y, ranked[:, :cut]) for cut in cuts} | {"": _entries(Y, given)}
+
+    def measure(times: Floats) -> list[float]:
+        true = np.bincount(Y.indices, times[true_rows], minlength=n_labels)
+        values = []
+        for name, (rows, labels, right) in lists.items():
+            listed = np.bincount(labels, times[rows], minlength=n_labels)
+            hits = np.bincount(labels[right], times[rows[right]], minlength=n_labels)
+            f1 = 2 * hits / np.maximum(listed + true, 1)
+            if name:
+                values += [f1.mean(), int((hits > 0).sum()) / max(int((true > 0).sum()), 1)]
+            else:
+                values += [np.mean(hits / np.maximum(listed, 1)), np.mean(hits / np.maximum(true, 1)), f1.mean()]
+        return [100 * float(value) for value in values]
+
+    names = [f"{kind}@{cut}" for cut in cuts for kind in ("macroF1", "coverage")]
+    names += [f"macro {kind}" for kind in ("precision", "recall", "F1")]
+    random = np.random.default_rng(seed)
+    drawn = np.array([
+        measure(np.bincount(random.integers(0, n_rows, n_rows), minlength=n_rows).astype(np.float64))
+        for _ in range(resamples)
+    ])  # fmt: skip
+    spread = NormalDist().inv_cdf((1 + level) / 2) * drawn.std(axis=0, ddof=1)
+    return {
+        name: (max(0.0, value - wide), min(100.0, value + wide))
+        for name, value, wide in zip(names, measure(np.ones(n_rows)), spread.tolist(), strict=True)
+    }
+
+
+def _entries(Y: Csr, labels: Ids) -> tuple[NDArray[np.int64], Ids, NDArray[np.bool_]]:
+    """The rows and labels of predictions that are not padding, and whether each is right."""
+    labels = np.ascontiguousarray(labels)
+    rows, places = np.nonzero(labels >= 0)
+    return rows, labels[rows, places], find_hits(Y, labels)[rows, places]
 
 
 def paired_tests(differences: Sequence[Floats], *, flips: int = N_FLIPS) -> list[float]:

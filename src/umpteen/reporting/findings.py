@@ -14,7 +14,13 @@ from umpteen.data.propensity import LabelCounts
 from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import KS, Metrics, evaluate, find_hits
 from umpteen.evaluation.per_label import LabelTable, judge_labels
-from umpteen.evaluation.significance import RowScores, bootstrap_intervals, score_rows
+from umpteen.evaluation.significance import (
+    RowScores,
+    bootstrap_intervals,
+    bootstrap_label_intervals,
+    score_discounted,
+    score_rows,
+)
 from umpteen.tagger import Tagger
 from umpteen.tagging.judging import encode_targets
 from umpteen.tagging.rows import TextRows, rank_rows
@@ -108,14 +114,17 @@ def _examine(
     cut = model.threshold if threshold is None else threshold
     metrics.decisions = evaluate_decisions(Y, given, cut if isinstance(cut, (int, float)) else None, threads)
     ranked, probabilities = ranked[:, : min(_DEPTH, model.n_labels)], probabilities[:, : min(_DEPTH, model.n_labels)]
-    judged = score_rows(Y, ranked, train, k=[cut for cut in cuts if cut <= ranked.shape[1]] or [1], **constants)
+    whole_cuts = [cut for cut in cuts if cut <= ranked.shape[1]] or [1]
+    judged = score_rows(Y, ranked, train, k=whole_cuts, **constants)
+    judged |= score_discounted(Y, ranked, train, k=whole_cuts, **constants)
     judged |= _score_more(Y, ranked, given, cuts)
     unknown = None
     if rows.words is not None:
         unknown = rows.words.unknown / np.maximum(rows.words.total, 1)
     return Findings(
         model, tagger, texts, ids, rows, names, Y, given, ranked, probabilities, metrics,
-        bootstrap_intervals(judged), judge_labels(Y, given, ranked, probabilities), unknown,
+        bootstrap_intervals(judged) | bootstrap_label_intervals(Y, ranked, given, k=whole_cuts),
+        judge_labels(Y, given, ranked, probabilities), unknown,
     )  # fmt: skip
 
 

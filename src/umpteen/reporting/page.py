@@ -84,8 +84,7 @@ def _ranking(found: Findings) -> str:
     return section(
         "Ranking",
         paragraph(
-            f"{metrics.n_rows:,} rows, {without}. In percent; in brackets the 95 % interval of the bootstrap over "
-            "rows, where the measure is a mean or a ratio over rows."
+            f"{metrics.n_rows:,} rows, {without}. In percent; in brackets 95 % intervals of the bootstrap over rows."
         ),
         table(["", *(f"@{cut}" for cut in cuts)], rows),
     )
