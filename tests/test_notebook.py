@@ -8,6 +8,7 @@ import pytest
 
 import umpteen
 from umpteen.progress import Progress, in_notebook, progress_bar, tell_in_lines
+from umpteen.storage.names import Names
 from umpteen.tagger import Suggestions
 
 from .test_cli_text import LABELS, TEXTS
@@ -69,3 +70,13 @@ def test_without_a_notebook_or_a_terminal_nothing_is_printed(capsys, monkeypatch
     data = umpteen.make_synthetic(200, 50, 5, seed=0)
     umpteen.DiSMEC().fit(data.X, data.Y, progress=True)
     assert ": 100%, shard 1/1, " in capsys.readouterr().out
+
+
+def test_explanations_and_lists_of_labels_are_shown(tagger):
+    why = tagger.explain("wine tax", "wine")._repr_html_()
+    assert "<table>" in why
+    assert "wine" in why
+    assert "<li>&lt;i&gt;odd&lt;/i&gt;</li>" in tagger.classes_._repr_html_()
+    assert "more" not in tagger.classes_._repr_html_()
+    many = Names.encode([f"label {i}" for i in range(1050)])._repr_html_()
+    assert many.endswith("<li>label 19</li></ol><p>… and 1,030 more</p>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from umpteen.storage.store import Part
 
 #: Bytes of names searched at a time.
 _PIECE = 1 << 18
+#: Names that a notebook shows.
+_SHOWN = 20
 
 
 class Names(Sequence[str]):
@@ -69,6 +72,12 @@ class Names(Sequence[str]):
                     at = match.start() + 1
             first = last
         return found
+
+    def _repr_html_(self) -> str:
+        """The first names, for a notebook."""
+        shown = "".join(f"<li>{escape(name)}</li>" for name in self[:_SHOWN])
+        more = f"<p>… and {len(self) - _SHOWN:,} more</p>" if len(self) > _SHOWN else ""
+        return f'<ol start="0">{shown}</ol>{more}'
 
     def __len__(self) -> int:
         return len(self._ends)
