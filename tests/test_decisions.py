@@ -92,12 +92,43 @@ def test_one_label_and_twenty_texts_are_told_apart():
     assert tagger.suggest("a dog") == []
 
 
+def test_labels_of_one_text_each_are_given_by_their_scores():
+    # No held-out text has a label that the others show, so nothing is known of probabilities.
+    texts, labels = [f"word{i} thing" for i in range(12)], [[f"only{i}"] for i in range(12)]
+    tagger = umpteen.Tagger(umpteen.DiSMEC()).fit(texts, labels)
+    assert tagger.fitted().calibration is None
+    assert [name for name, _ in tagger.suggest("word3 thing")] == ["only3"]
+    assert tagger.suggest("thing") == []
+
+
+def test_no_label_is_given_where_no_held_out_prediction_is_right():
+    labels, scores = (
+        np.array([[0, 1], [1, 0]] * 10, np.int32),
+        np.linspace(-1, 0, 40).reshape(20, 2).astype(np.float32),
+    )
+    found = Calibration.fit(labels, scores, np.zeros(labels.shape, bool), np.array([10, 10]))
+    assert found.threshold == 0.5
+    assert (found.label_thresholds == 0.5).all()
+    assert (found.to_probabilities(scores) < 0.1).all()
+
+
+def test_scores_above_those_of_the_topmost_group_are_told_apart(cooking):  # noqa: F811
+    texts, labels = cooking[0].texts, cooking[0].labels
+    tagger = umpteen.Tagger(umpteen.DiSMEC()).fit(texts[:20], labels[:20])
+    model = tagger.fitted()
+    assert model.calibration is not None
+    _, scores = model.predict_topk(tagger.vectorize(texts[20:220]).X, 5)
+    between = np.unique(scores[(scores > model.calibration.scores[0]) & (scores < model.calibration.scores[-1])])
+    assert (between > model.calibration.scores[-3]).sum() > 5  # above the mean of the topmost group
+    assert (np.diff(model.calibration.to_probabilities(between)) > 0).mean() > 0.9  # but where 32 bits are too few
+
+
 def test_how_many_predictions_a_probability_rests_on():
     rng = np.random.default_rng(0)
     scores = np.sort(rng.normal(size=(200, 5)).astype(np.float32))[:, ::-1]
     labels = np.tile(np.arange(5, dtype=np.int32), (200, 1))
     found = Calibration.fit(labels, scores, rng.random((200, 5)) < 0.3, np.full(5, 60))
-    assert found.support.sum() == 1000
+    assert found.support[:-2].sum() == 1000  # the last two knots are above the topmost group
     assert (found.count_support(scores) >= 20).all()
     assert found.count_support([-np.inf]).tolist() == [0]
     old = found.to_part()

@@ -183,7 +183,7 @@ def calibrate_held_out(
         Given the rows a model is trained on and the rows held out: the latter as they would look if they had come
         after training.
     """
-    found = []
+    found, possible = [], 0
     for i, mask in enumerate(masks):
         model = train_model(
             type(method)(**method.get_params()), X[~mask], Y[~mask], beside / f"fold-{i}" if beside else None,
@@ -194,9 +194,10 @@ def calibrate_held_out(
         labels, scores = model.predict_topk(rows, min(_TOP_K, Y.shape[1]))
         # A label whose rows are all held out was not trained, so its score says nothing.
         labels = np.where(model.train_counts.counts[labels] > 0, labels, -1).astype(np.int32)
+        possible += int((model.train_counts.counts[Y[mask].indices] > 0).sum())
         found.append((labels, scores, find_hits(Y[mask], labels, method.threads)))
-    if not any((labels >= 0).any() for labels, _, _ in found):
-        return None
+    if not possible or not any((labels >= 0).any() for labels, _, _ in found):
+        return None  # labels of one row each: whoever lacks the row cannot know the label
     labels, scores, hits = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     n_true = np.bincount(np.concatenate([Y[mask].indices for mask in masks]), minlength=Y.shape[1])
     return Calibration.fit(labels, scores, hits, n_true).to_part()

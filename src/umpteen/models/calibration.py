@@ -10,7 +10,7 @@ Most scores are those of labels a row lacks and lie close together, where the od
 the tail rises with them, in any family of models. Hits among predictions with about the same score then correct the
 curve: a group of them counts as much as it has predictions, the logistic curve as much as a few, and neighbours that
 fall are pooled until the curve rises (isotonic regression). With 20 texts the result is close to the logistic curve,
-with 1,000 to the shares of hits.
+with 1,000 to the shares of hits. Above the topmost group the curve rises on, half as steeply as the logistic one.
 
 Thresholds are probabilities: one for all labels, which maximises micro F1; and one for each label, for macro F1. The
 latter lies between the threshold that maximises the label's own F1 and the common one that maximises macro F1; more
@@ -40,6 +40,8 @@ _LEAST_GROUPS = 10
 #: How many predictions the logistic curve counts for: in all, and in one group at most.
 _PRIOR = 4000
 _MOST_PRIOR = 40
+#: The part of the logistic curve's rise that scores above those of the topmost group get.
+_BEYOND = 0.5
 #: Offset and slopes of the logistic curve if nothing is known, and how firmly they are held.
 _START = np.array([0.0, 0.0, 1.0])
 _RIDGE = np.array([1e-3, 1.0, 1.0])
@@ -47,6 +49,8 @@ _STEPS = 100
 
 #: With this many held-out rows a label's own threshold counts as much as the common one; with fewer it would overfit.
 _ROWS_FOR_THRESHOLD = 10
+#: The threshold where no prediction is right, so that none is best.
+_NO_HIT = 0.5
 _CUTS = 64  # common thresholds tried for the best macro F1
 
 
@@ -197,8 +201,23 @@ def _fit_curve(score: Floats, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, N
     knots = (total / n).astype(np.float32).astype(np.float64)
     least = 0.5 / (len(score) + 1)  # nothing is certain
     values = np.clip(hits / weight, least, 1 - least)
+    further, likelier = _extend(score, expected, knots[-1], values[-1])
+    knots, values = np.append(knots, further), np.clip(np.append(values, likelier), least, 1 - least)
     rises = np.append(np.diff(knots) > 0, True)  # two means may be equal in 32 bits
-    return knots[rises], values[rises], n[rises].astype(np.int64)
+    return knots[rises], values[rises], np.append(n, np.full(len(further), n[-1]))[rises].astype(np.int64)
+
+
+def _extend(score: Floats, expected: Floats, knot: float, value: float) -> tuple[Floats, Floats]:
+    """More knots above the mean score of the topmost group, so that scores that differ there do not get one
+    probability: at the highest score seen, and as far again. No hits confirm the logistic curve there, so the log
+    odds rise by a part of what it does."""
+    top = float(np.float32(score[-1]))
+    if top <= knot:
+        return np.zeros(0), np.zeros(0)
+    shares = np.clip([value, np.interp(knot, score, expected), expected[-1]], 1e-12, 1 - 1e-12)
+    odds = np.log(shares) - np.log1p(-shares)
+    rise = _BEYOND * max(float(odds[2] - odds[1]), 0.0)
+    return np.array([top, 2 * top - knot], np.float32).astype(np.float64), _sigmoid(odds[0] + rise * np.array([1, 2]))
 
 
 def _fit_logistic(score: Floats, right: Floats) -> Floats:
@@ -272,7 +291,8 @@ def _best_macro_cut(
         return float(np.sum(2 * right / np.maximum(n_given + n_true, 1)))
 
     cuts = np.unique(np.quantile(probability, np.linspace(0, 1, _CUTS)))
-    return float(max(cuts, key=macro_f1))
+    best = max(cuts, key=macro_f1)
+    return float(best) if macro_f1(best) > 0 else _NO_HIT
 
 
 def _best_cuts(
@@ -297,7 +317,7 @@ def _best_cuts(
     same = (below > at) & (group[below] == group[at])
     cut = np.where(same, (probability[at].astype(np.float64) + probability[below]) / 2, probability[at] / 2)
     # If both sides have the same probability, no threshold separates them; all are given.
-    cuts, found = np.full(len(n_true), 0.5), np.zeros(len(n_true), bool)
-    cuts[group[starts]] = cut
+    cuts, found = np.full(len(n_true), _NO_HIT), np.zeros(len(n_true), bool)
+    cuts[group[starts]] = np.where(best > 0, cut, _NO_HIT)
     found[group[starts]] = best > 0
     return cuts, found
