@@ -163,6 +163,10 @@ def test_stopping_finishes_what_was_accepted(served_models):
         for answer in answers:
             try:
                 response = answer.result()
+                if response.status_code == 503:  # its connection was accepted, but it came after the signal
+                    assert response.json()["error"]["type"] == "stopping"
+                    outcomes["not accepted"] += 1
+                    continue
                 assert len(response.json()) == 250
                 outcomes[response.status_code] += 1
             except (
