@@ -291,7 +291,7 @@ def _is_named(resource: Any) -> bool:
 def _make_store(gathered: _Gathered) -> Any:
     from rdflib.plugins.stores.memory import Memory
 
-    class Store(Memory):
+    class Store(Memory):  # type: ignore[misc]  # a class of no type where rdflib is skipped
         """Passes on what is added and keeps none of it."""
 
         def add(self, triple: Any, context: Any = None, quoted: bool = False) -> None:
