@@ -507,3 +507,54 @@ def search_tree(parts: list[Any], x: NDArray[Any], beam: int) -> dict[int, float
                     (found if child >= 0 else below)[child if child >= 0 else ~child] = score + step
         level = dict(sorted(below.items(), key=lambda item: (-item[1], item[0]))[:beam])
     return found
+
+
+def read_sentences(text: str) -> list[list[str]]:
+    """Twin of read_words: the words of a text that is in lower case, by sentence."""
+    sentences: list[list[str]] = [[]]
+    length, at = 0, 0
+    for match in [*re.finditer(r"\w+", text), None]:
+        between = text[at : match.start() if match else len(text)]
+        for i, mark in enumerate(between):
+            blank = between[i + 1 : i + 2] in ("", " ", "\t", "\r", "\n") and (match is None or i + 1 < len(between))
+            if (
+                (mark == "." and blank and length >= 4)
+                or (mark in "!?" and blank)
+                or re.match(r"\n\r?\n", between[i:])
+                or (match is None and between[i:] == "\n")
+            ):
+                sentences.append([])
+        if match is not None:
+            sentences[-1].append(match[0])
+            length, at = len(match[0]), match.end()
+            if len(sentences[-1]) == 256:
+                sentences.append([])
+    return [words for words in sentences if words]
+
+
+def match_terms(terms: list[list[str]], sentences: list[list[str]]) -> dict[int, list[int]]:
+    """Twin of Terms.match for one text and one language: by term its count, sentences where it is inside of another,
+    sentences where it is exact, first and last place, fewest words between."""
+    found: dict[int, list[int]] = {}
+    start = 0
+    for sentence in sentences:
+        here = [i for i, term in enumerate(terms) if set(term) <= set(sentence)]
+        for i in here:
+            term = terms[i]
+            inside = any(len(term) < len(terms[k]) and set(term) <= set(terms[k]) for k in here)
+            runs = [
+                (end - begin, begin)
+                for end in range(1, len(sentence) + 1)
+                for begin in range(end)
+                if set(term) <= set(sentence[begin:end])
+            ]
+            ordered = [k for k in range(len(sentence)) if sentence[k : k + len(term)] == term]
+            length, begin = (len(term), ordered[0]) if ordered else min(runs, key=lambda run: (run[0], sum(run)))
+            entry = found.setdefault(i, [0, 0, 0, start + begin, 0, 1 << 30])
+            entry[0] += 1
+            entry[1] += inside
+            entry[2] += bool(ordered)
+            entry[4] = start + begin
+            entry[5] = min(entry[5], max(0, length - len(term)))
+        start += len(sentence)
+    return found

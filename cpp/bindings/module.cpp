@@ -3,6 +3,7 @@
 namespace umpteen {
 void register_answers(nanobind::module_& m);
 void register_parallel(nanobind::module_& m);
+void register_terms(nanobind::module_& m);
 void register_text(nanobind::module_& m);
 void register_tfidf(nanobind::module_& m);
 void register_rows(nanobind::module_& m);
@@ -21,6 +22,7 @@ NB_MODULE(_native, m) {
   m.doc() = "The kernels of umpteen. Private: use the functions and classes of the package.";
   umpteen::register_answers(m);
   umpteen::register_parallel(m);
+  umpteen::register_terms(m);
   umpteen::register_text(m);
   umpteen::register_tfidf(m);
   umpteen::register_rows(m);

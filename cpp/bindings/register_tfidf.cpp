@@ -1,4 +1,3 @@
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <bit>
@@ -8,49 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "common.hpp"
-#include "umpteen/tfidf.hpp"
+#include "texts.hpp"
 
 namespace umpteen {
 
 namespace {
-
-template <typename T>
-NumpyVector<T> to_numpy(std::vector<T>&& values) {
-  auto owned = std::make_unique<std::vector<T>>(std::move(values));
-  T* data = owned->data();
-  const std::size_t size = owned->size();
-  const nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return NumpyVector<T>(data, {size}, owner);
-}
-
-/// Views of Python's own bytes. A str must be ASCII and is raw; bytes are UTF-8 that Python made ready. The list must
-/// stay as it is while the views are used.
-std::vector<TextView> view_texts(const nb::list& texts) {
-  std::vector<TextView> out;
-  out.reserve(texts.size());
-  for (const nb::handle item : texts) {
-    Py_ssize_t size = 0;
-    if (PyUnicode_Check(item.ptr())) {
-      const char* data = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
-      if (data == nullptr) throw nb::python_error();
-      out.push_back({std::string_view(data, static_cast<std::size_t>(size)), true});
-    } else {
-      char* data = nullptr;
-      if (PyBytes_AsStringAndSize(item.ptr(), &data, &size) != 0) throw nb::python_error();
-      out.push_back({std::string_view(data, static_cast<std::size_t>(size)), false});
-    }
-  }
-  return out;
-}
-
-constexpr std::size_t kWordTableSize = 0x110000 / 32;
-
-WordTable view_word_table(const std::optional<Vector<std::uint32_t>>& table) {
-  if (!table) return nullptr;
-  if (table->size() != kWordTableSize) throw std::invalid_argument("a word table must have a bit per character");
-  return table->data();
-}
 
 Weighting make_weighting(bool sublinear, const std::optional<Vector<double>>& idf, const std::string& norm,
                          std::int64_t n_columns) {

@@ -1,0 +1,1 @@
+"""Labels whose terms stand in a text."""
