@@ -28,6 +28,27 @@ def test_every_method_has_a_space_its_parameters_fit():
                 method_class(name)(**{parameter: end}).validate()
 
 
+@pytest.mark.parametrize(
+    ("method", "best"),
+    [
+        ("dismec", {"C": 0.3}),
+        ("ppdsparse", {"lambda_": 0.1, "tau": 1.0}),
+        ("pdsparse", {"lambda_": 1.0, "normalize": False}),
+        ("pdsparse", {"lambda_": 10.0, "C": 100.0, "normalize": False}),
+        ("label-tree", {"C": 0.3, "n_trees": 3}),
+        ("fastxml", {"tfidf": True, "C_delta": 0.5, "max_leaf": 5}),
+        ("fastxml", {"C_delta": 4.0}),
+        ("rxml", {"rank": 50, "n_neighbors": 150, "iterations": 8, "start": "random", "normalize": False}),
+    ],
+)
+def test_the_best_settings_known_are_in_the_space(method, best):
+    """Those with a row in RESULTS.md, or that its page names."""
+    space = SPACES[method].search
+    for name, value in best.items():
+        domain = space[name]
+        assert value in domain.values if isinstance(domain, OneOf) else domain.low <= value <= domain.high
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "fixed"), [("dismec", {}), ("fastxml", {"n_trees": 10})])
 def test_better_than_the_defaults_on_bibtex(bibtex, method, fixed):

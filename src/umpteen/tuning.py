@@ -77,7 +77,7 @@ _FEATURES = {"normalize": _FLAG, **_VALUES}
 _FOREST: dict[str, Between | OneOf] = {"C_delta": Between(0.2, 10.0), "max_leaf": OneOf((3, 5, 10, 20)), **_FEATURES}
 _EMBEDDING = {
     "rank": OneOf((50, 100, 150)),
-    "n_neighbors": OneOf((50, 100, 250)),
+    "n_neighbors": OneOf((50, 100, 150, 250)),
     "start": OneOf(("labels", "random")),
     "iterations": OneOf((8, 15, 30)),
     **_FEATURES,
@@ -89,7 +89,7 @@ SPACES: dict[str, Space] = {
                      **_VALUES}),
     "ppdsparse": Space({"lambda_": Between(1e-4, 0.3), "tau": Between(0.05, 10.0), "bias": OneOf((0.3, 1.0, 3.0)),
                         **_VALUES}, {"eps": 0.01}),
-    "pdsparse": Space({"lambda_": Between(1e-3, 0.3), "C": Between(0.1, 10.0), **_VALUES}),
+    "pdsparse": Space({"lambda_": Between(1e-3, 10.0), "C": Between(0.1, 100.0), **_FEATURES}),
     "label-tree": Space({"C": Between(0.03, 10.0), "branching": OneOf((2, 16, 100)), **_VALUES,
                          "max_leaf": OneOf((20, 100, 400)), "bias": OneOf((0.3, 1.0, 3.0)),
                          "n_trees": OneOf((1, 3))}),
