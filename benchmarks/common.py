@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib.metadata
 import os
 import platform
@@ -165,11 +166,25 @@ def draw_lines(name: str, x: list[int], lines: dict[str, list[float]], x_title: 
 #: Part -> the heading of its section, and what measures it and returns its text.
 Parts = dict[str, tuple[str, Callable[[], str]]]
 
+#: The last line of a section.
+STAMP = re.compile(r"^Taken on .*\.$", re.MULTILINE)
+
 
 def read_sections(page: Path) -> dict[str, str]:
-    """The sections of a page, by heading."""
+    """The sections of a page, by heading, each with the line that says when and on which machine it was taken."""
     found = re.split(r"\n## (.*)\n", page.read_text() if page.exists() else "")
-    return dict(zip(found[1::2], (text.strip() for text in found[2::2]), strict=True))
+    of_page = found[0].strip().split("\n\n")[2:]  # older pages name one machine for all sections
+    sections = {}
+    for heading, text in zip(found[1::2], found[2::2], strict=True):
+        known = STAMP.search(text) or not of_page
+        sections[heading] = text.strip() if known else f"{text.strip()}\n\nTaken on {of_page[0]}."
+    return sections
+
+
+def stamp() -> str:
+    """When and on which machine, as the last line of a section says it."""
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return f"Taken on {describe_machine()}; {day}, umpteen {umpteen.__version__}."
 
 
 def run_parts(name: str, title: str, parts: Parts) -> None:
@@ -180,11 +195,11 @@ def run_parts(name: str, title: str, parts: Parts) -> None:
     if unknown := [part for part in chosen if part not in parts]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
     page = RESULTS / f"{name}.md"
-    sections = read_sections(page)
     for part in chosen or parts:
         heading, work = parts[part]
-        sections[heading] = work()
-        print(f"## {heading}\n\n{sections[heading]}\n")
+        section = f"{work()}\n\n{stamp()}"
+        print(f"## {heading}\n\n{section}\n")
+        sections = read_sections(page) | {heading: section}  # read anew: parts may run side by side
         body = "".join(f"\n## {known}\n\n{sections[known]}\n" for known, _ in parts.values() if known in sections)
         RESULTS.mkdir(exist_ok=True)
-        page.write_text(f"# {title}\n\n`python benchmarks/{name}.py`\n\n{describe_machine()}\n{body}")
+        page.write_text(f"# {title}\n\n`python benchmarks/{name}.py`\n{body}")

@@ -1,7 +1,7 @@
 """FastXML: the paper's studies again, what balancing the sides does, and settings chosen on held-out training rows.
 
-    python benchmarks/fastxml.py [trees] [balance] [threads] [losses] [sides] [settings-bibtex] [settings-mediamill]
-                                 [settings-pfastrexml]
+    python benchmarks/fastxml.py [trees] [trees-delicious] [trees-mediamill] [balance] [threads] [losses] [sides]
+                                 [settings-bibtex] [settings-mediamill] [settings-pfastrexml]
 
 Each part writes its section of benchmarks/results/fastxml.md; without names, all of them run.
 """
@@ -31,29 +31,30 @@ import umpteen
 from umpteen.models.forest import ForestModel
 
 
-def trees() -> str:
+def trees(data: str) -> str:
     """Figure 1: trees in random order, and those first that are best on the training rows."""
-    train, test = read("Bibtex")
+    train, test = read(data)
     model = umpteen.FastXML().fit(train.X, train.Y)
     forest = model.model_.scorer.trees
 
-    def accuracy(chosen, data) -> float:
-        return measure(ForestModel(chosen, train.n_features, train.n_labels), data)["P@5"]
+    def accuracy(chosen, rows) -> float:
+        return measure(ForestModel(chosen, train.n_features, train.n_labels), rows)["P@5"]
 
     alone = [accuracy([tree], train) for tree in forest]
     best = [forest[i] for i in np.argsort(-np.array(alone), kind="stable")]
     counts = [1, 2, 3, 5, 10, 15, 20, 25, 30, 40, 50]
     lines = {"random order": [accuracy(forest[:n], test) for n in counts],
              "best on the training rows first": [accuracy(best[:n], test) for n in counts]}  # fmt: skip
-    draw_lines("fastxml-trees.svg", counts, lines, "trees", "P@5 on Bibtex")
+    drawing = f"fastxml-trees{'' if data == 'Bibtex' else '-' + data.lower()}.svg"
+    draw_lines(drawing, counts, lines, "trees", f"P@5 on {data}")
     rows = [[str(n), *(f"{values[i]:.2f}" for values in lines.values())] for i, n in enumerate(counts)]
-    return table(["trees", *lines], rows) + "\n\n![P@5 against trees](fastxml-trees.svg)"
+    return table(["trees", *lines], rows) + f"\n\n![P@5 against trees]({drawing})"
 
 
 def balance() -> str:
     """Table 6: the mean depth of a row's leaf against that of a balanced tree. Ten trees."""
     rows = []
-    for name in ("Bibtex", "EURLex-4K"):
+    for name in ("Bibtex", "Delicious", "Mediamill", "EURLex-4K"):
         train, _ = read(name)
         model = umpteen.FastXML(n_trees=10).fit(train.X, train.Y)
         ideal = math.log2(train.n_rows / model.max_leaf)
@@ -141,7 +142,9 @@ def settings(cls: type, name: str, seeds: int, held_out_trees: int) -> str:
 
 
 PARTS = {
-    "trees": ("P@5 against the number of trees, Bibtex", trees),
+    "trees": ("P@5 against the number of trees, Bibtex", partial(trees, "Bibtex")),
+    "trees-delicious": ("P@5 against the number of trees, Delicious", partial(trees, "Delicious")),
+    "trees-mediamill": ("P@5 against the number of trees, Mediamill", partial(trees, "Mediamill")),
     "balance": ("Balance of the trees", balance),
     "threads": ("Training time against threads and trees", threads),
     "losses": ("Split losses on Bibtex", losses),

@@ -1,6 +1,7 @@
 """RXML: settings chosen on held-out training rows, optimiser and index, and the paper's Figures 1 and 2 again.
 
-python benchmarks/rxml.py [settings] [optimisers] [cost] [index] [iterations] [rank] [learners] [clusters]
+    python benchmarks/rxml.py [settings] [optimisers] [cost] [index] [iterations] [rank] [learners] [clusters]
+                              [iterations-eurlex] [rank-eurlex] [learners-eurlex] [clusters-eurlex]
 
 Each part writes its section of benchmarks/results/rxml.md; without names, all of them run.
 """
@@ -136,47 +137,60 @@ def index() -> str:
 
 # --- Figures 1 and 2 ------------------------------------------------------------------------------------------------
 
-#: What "auto" chooses for Bibtex, so that only the studied setting changes.
-FIXED = {"lambda_": 4.0, "similarity": "euclidean", "knn": 40, "sharpness": 20.0}
+#: What "auto" chooses for each set, so that only the studied setting changes.
+FIXED = {
+    "Bibtex": {"lambda_": 4.0, "similarity": "euclidean", "knn": 40, "sharpness": 20.0},
+    "EURLex-4K": {"lambda_": 0.0, "similarity": "cosine", "knn": 20, "sharpness": 20.0},
+}
 
 
-def study(title: str, name: str, values: list[int]) -> str:
+def study(data: str, title: str, name: str, values: list[int], learners: int) -> str:
     """P@1 on the test rows against one setting."""
-    train, test = read("Bibtex")
-    models = (umpteen.RXML(**FIXED | {name: value, "n_learners": 2}).fit(train.X, train.Y) for value in values)
-    return describe_study(title, values, [measure(model, test) for model in models])
+    train, test = read(data)
+    models = (
+        umpteen.RXML(**FIXED[data] | {name: value, "n_learners": learners}).fit(train.X, train.Y) for value in values
+    )
+    return describe_study(data, title, values, [measure(model, test) for model in models])
 
 
-def learners() -> str:
-    """One model of ten learners, the first few of them at a time."""
-    train, test = read("Bibtex")
-    model = umpteen.RXML(**FIXED, n_learners=10).fit(train.X, train.Y)
+def learners(data: str, most: int) -> str:
+    """One model of many learners, the first few of them at a time."""
+    train, test = read(data)
+    model = umpteen.RXML(**FIXED[data], n_learners=most).fit(train.X, train.Y)
     test = umpteen.Dataset(model.preprocessing_.transform(test.X), test.Y)
-    counts, found = list(range(1, 11)), []
+    counts, found = list(range(1, most + 1)), []
     for count in counts:
         clusters = [cluster for cluster in model.model_.scorer.clusters if cluster.learner < count]
         found.append(measure(EmbeddingModel(clusters, train.n_features, train.n_labels), test))
-    return describe_study("learners", counts, found)
+    return describe_study(data, "learners", counts, found)
 
 
-def describe_study(title: str, values: list[int], found: list[umpteen.Metrics]) -> str:
-    draw_lines(f"rxml-{title}.svg", values, {"P@1": [metrics["P@1"] for metrics in found]}, title, "P@1 on Bibtex")
+def describe_study(data: str, title: str, values: list[int], found: list[umpteen.Metrics]) -> str:
+    drawing = f"rxml-{title}{SUFFIXES[data]}.svg"
+    draw_lines(drawing, values, {"P@1": [metrics["P@1"] for metrics in found]}, title, f"P@1 on {data}")
     rows = [[str(value), at_k(metrics)] for value, metrics in zip(values, found, strict=True)]
-    return table([title, "P@1 / 3 / 5"], rows) + f"\n\n![P@1 against {title}](rxml-{title}.svg)"
+    return table([title, "P@1 / 3 / 5"], rows) + f"\n\n![P@1 against {title}]({drawing})"
 
 
+SUFFIXES = {"Bibtex": "", "EURLex-4K": "-eurlex"}
 STUDIES = {
-    "iterations": partial(study, "iterations", "iterations", [1, 2, 5, 10, 15, 30, 50]),
-    "rank": partial(study, "rank", "rank", [10, 20, 40, 60, 80, 100, 150]),
-    "learners": learners,
-    "clusters": partial(study, "clusters", "n_clusters", [1, 2, 3, 5, 10]),
-}
+    "iterations": ("Bibtex", partial(study, "Bibtex", "iterations", "iterations", [1, 2, 5, 10, 15, 30, 50], 2)),
+    "rank": ("Bibtex", partial(study, "Bibtex", "rank", "rank", [10, 20, 40, 60, 80, 100, 150], 2)),
+    "learners": ("Bibtex", partial(learners, "Bibtex", 10)),
+    "clusters": ("Bibtex", partial(study, "Bibtex", "clusters", "n_clusters", [1, 2, 3, 5, 10], 2)),
+    "iterations-eurlex": (
+        "EURLex-4K", partial(study, "EURLex-4K", "iterations", "iterations", [1, 2, 5, 15, 30], 1),
+    ),
+    "rank-eurlex": ("EURLex-4K", partial(study, "EURLex-4K", "rank", "rank", [10, 25, 50, 100, 150], 1)),
+    "learners-eurlex": ("EURLex-4K", partial(learners, "EURLex-4K", 6)),
+    "clusters-eurlex": ("EURLex-4K", partial(study, "EURLex-4K", "clusters", "n_clusters", [1, 2, 3, 5], 1)),
+}  # fmt: skip
 PARTS = {
     "settings": ("Settings for Mediamill", settings),
     "optimisers": ("Conjugate gradients against singular value projection, clusters of EURLex-4K", optimisers),
     "cost": ("The cost of an iteration, EURLex-4K's largest cluster", cost),
     "index": ("Exact and approximate search, EURLex-4K, one cluster, 2 learners", index),
-    **{name: (f"P@1 against {name}, Bibtex", work) for name, work in STUDIES.items()},
+    **{name: (f"P@1 against {name.removesuffix('-eurlex')}, {data}", work) for name, (data, work) in STUDIES.items()},
 }
 
 if __name__ == "__main__":

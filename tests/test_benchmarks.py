@@ -43,6 +43,20 @@ def test_a_page_has_only_sections_that_its_script_writes(load, name):
     assert named <= set(script.PARTS)
 
 
+def test_each_section_says_when_and_where_it_was_taken(load, tmp_path, monkeypatch):
+    common = load("common")
+    page = tmp_path / "study.md"
+    page.write_text(
+        "# A study\n\n`python benchmarks/study.py`\n\nan old machine\n\n## First\n\n1\n\n## Second\n\n2\n"
+    )
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["study.py", "second"])
+    common.run_parts("study", "A study", {"first": ("First", lambda: "1"), "second": ("Second", lambda: "3")})
+    sections = common.read_sections(page)
+    assert sections == {"First": "1\n\nTaken on an old machine.", "Second": f"3\n\n{common.stamp()}"}
+    assert page.read_text().startswith("# A study\n\n`python benchmarks/study.py`\n\n## First\n")
+
+
 def test_every_page_and_drawing_has_its_script():
     assert {page.stem for page in RESULTS.glob("*.md")} <= set(SCRIPTS)
     for page in RESULTS.glob("*.md"):
