@@ -56,6 +56,7 @@ _HOMES = {
     "read_xc_split": "umpteen.data.xc_text",
     "tune": "umpteen.tuning",
     "train_test_split": "umpteen.data.split",
+    "update_vocabulary": "umpteen.learning",
     "write_npz": "umpteen.data.npz",
     "write_svmlight": "umpteen.data.svmlight",
     "write_vocabulary": "umpteen.vocabulary.writing",
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from umpteen.evaluation.metrics import evaluate as evaluate
     from umpteen.evaluation.scorers import make_scorer as make_scorer
     from umpteen.labelling.files import label_file as label_file
+    from umpteen.learning import update_vocabulary as update_vocabulary
     from umpteen.methods.base import Method as Method
     from umpteen.methods.blend import Blend as Blend
     from umpteen.methods.centroid import Centroid as Centroid

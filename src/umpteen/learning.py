@@ -1,4 +1,4 @@
-"""A model directory that corrections improve: opened, taught, and replaced in one step."""
+"""A model directory that corrections or a new vocabulary change: opened, changed, and replaced in one step."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from umpteen.methods.base import Method
 from umpteen.storage.disk import lock_directory
 from umpteen.storage.store import read_version
 from umpteen.tagger import Tagger, load
+from umpteen.tagging.updating import VocabularyUpdate
+from umpteen.vocabulary.concepts import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,8 @@ def improve_model(
         Gives the corrections; called with the model.
     """
     with _locked(Path(path)):
-        version = read_version(path)
-        tagger = load(path)
-        if not isinstance(tagger, Tagger) or tagger.features_ is None:
+        version, tagger = _open(path)
+        if tagger.features_ is None:
             raise ParamError(f"{path}: corrections are of texts, but this model was not trained on text")
         corrections = read(tagger)
         if isinstance(tagger.method, Method):
@@ -59,10 +60,7 @@ def improve_model(
         n_labels, started = tagger.fitted().n_labels, time.perf_counter()
         tagger.learn_from(corrections)
         seconds = time.perf_counter() - started
-        if target is None and read_version(path) != version:
-            raise ModelChangedError(f"{path}: was changed by somebody else meanwhile; try again")
-        place = path if target is None else target
-        tagger.save(place, overwrite=target is None)
+        place = _replace(tagger, path, version, target)
         rejected = {name for said in corrections for name in said.wrong}
         return Learnt(
             n=len(corrections),
@@ -73,6 +71,33 @@ def improve_model(
             seconds=seconds,
             version=read_version(place),
         )
+
+
+def update_vocabulary(
+    path: PathLike, vocabulary: Vocabulary | PathLike, target: PathLike | None = None
+) -> VocabularyUpdate:
+    """`Tagger.update_vocabulary` for a model directory: the new model takes its place, or goes to `target`, whole or
+    not at all, and of two calls for one model the second is refused."""
+    with _locked(Path(path)):
+        version, tagger = _open(path)
+        change = tagger.update_vocabulary(vocabulary)
+        _replace(tagger, path, version, target)
+        return change
+
+
+def _open(path: PathLike) -> tuple[str, Tagger]:
+    version = read_version(path)
+    tagger = load(path)
+    if not isinstance(tagger, Tagger):
+        raise ParamError(f"{path}: must be a model of texts, but this model was not trained on text")
+    return version, tagger
+
+
+def _replace(tagger: Tagger, path: PathLike, version: str, target: PathLike | None) -> PathLike:
+    if target is None and read_version(path) != version:
+        raise ModelChangedError(f"{path}: was changed by somebody else meanwhile; try again")
+    tagger.save(path if target is None else target, overwrite=target is None)
+    return path if target is None else target
 
 
 @contextmanager

@@ -33,10 +33,12 @@ from umpteen.tagging.records import FieldNames, find_fields, read_records
 from umpteen.tagging.rows import TextRows, rank_rows
 from umpteen.tagging.storage import PRECOMPUTED, Untrainable, check_stored, open_features, open_fields, recipe_of
 from umpteen.tagging.targets import LabelForm, read_labels
+from umpteen.tagging.updating import VocabularyUpdate, update_model
 from umpteen.text.features import TextFeatures, unfitted
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
 from umpteen.vocabulary.concepts import Vocabulary
+from umpteen.vocabulary.reading import read_vocabulary
 
 
 class Suggestions(list[tuple[str, float]]):
@@ -310,6 +312,37 @@ class Tagger(TaggerParameters):
         self.model_, self.features_ = growing.learn_texts(self._method_of_model(), self.features_, corrections, X)
         return self
 
+    def update_vocabulary(self, vocabulary: Vocabulary | PathLike) -> VocabularyUpdate:
+        """Takes a new edition of the vocabulary: labels keep their ids and follow their concepts to new names.
+
+        Labels whose concept is deprecated without another in its place, is gone, or has been merged into that of
+        another label are suggested no more; what the answer says. Nothing is trained.
+
+        Examples
+        --------
+        >>> import umpteen
+        >>> from umpteen.vocabulary.concepts import Concept, Term
+        >>> def edition(*names):
+        ...     terms = (Concept(f"u:{i}", [Term(name, "en", "preferred")]) for i, name in enumerate(names))
+        ...     return umpteen.Vocabulary.build(terms, language="en")
+        >>> texts = ["herring quotas", "cod quotas", "a tax on wine", "wine and beer tax"] * 10
+        >>> labels = [["fish"], ["fish"], ["tax"], ["tax"]] * 10
+        >>> tagger = umpteen.Tagger("dismec", vocabulary=edition("fish", "tax")).fit(texts, labels)
+        >>> tagger.update_vocabulary(edition("fishes", "tax")).renamed
+        [('fish', 'fishes')]
+        >>> [name for name, _ in tagger.suggest("herring", top_k=1)]
+        ['fishes']
+        """
+        concepts = self.concepts_
+        if concepts is None:
+            raise ParamError("the model must have been trained with a vocabulary to update it, but was not")
+        if not isinstance(vocabulary, Vocabulary):
+            vocabulary = read_vocabulary(vocabulary, concepts.vocabulary.language or None)
+        self.model_, change = update_model(self.fitted(), concepts, vocabulary)
+        found = self.concepts_
+        self.vocabulary = None if found is None else found.vocabulary
+        return change
+
     def _method_of_model(self) -> Any:
         return growing.method_with(self.fitted(), self.method)
 
@@ -394,8 +427,9 @@ class Tagger(TaggerParameters):
 
     def rank_rows(self, rows: TextRows, *how: Any, min_known: float = 0.0, **more: Any) -> Ranking:
         """`rank` for texts that are already rows; the rest as for `TrainedModel.rank`."""
-        if self.concepts_ is not None:
-            how, more = _resolve_labels(self.concepts_, self.fitted(), how, more)
+        if self.concepts_ is not None:  # exclude and include are the third and the fourth argument
+            how = tuple(self.resolve(value) if i in (2, 3) else value for i, value in enumerate(how))
+            more |= {key: self.resolve(more[key]) for key in ("exclude", "include") if key in more}
         return rank_rows(self.fitted(), rows, *how, min_known=check_share("min_known", min_known), **more)
 
     def vectorize(self, texts: Any, *, threads: int | None = None) -> TextRows:
@@ -437,6 +471,10 @@ class Tagger(TaggerParameters):
                 f"language must be left out, since the model has no vocabulary, but is {language!r:.100}"
             )
         return self.concepts_.names(language)
+
+    def resolve(self, labels: Any) -> Any:
+        """Labels as `model_` takes them, of which some may be URIs, notations or other names of concepts."""
+        return labels if self.concepts_ is None else self.concepts_.resolve(self.fitted(), labels)
 
     @property
     def concepts_(self) -> LabelConcepts | None:
@@ -601,15 +639,6 @@ class Tagger(TaggerParameters):
         if model is None:
             raise not_fitted("this Tagger is not fitted; call fit first")
         return model
-
-
-def _resolve_labels(
-    concepts: LabelConcepts, model: TrainedModel, how: tuple[Any, ...], more: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of `TrainedModel.rank`, of which exclude and include, the third and fourth, may name concepts."""
-    some = [value if i not in (2, 3) else concepts.resolve(model, value) for i, value in enumerate(how)]
-    named = {key: concepts.resolve(model, more[key]) for key in ("exclude", "include") if key in more}
-    return tuple(some), more | named
 
 
 def load(

@@ -26,6 +26,7 @@ from umpteen.cli import (
     synthetic,
     train,
     tune,
+    vocabulary,
 )
 from umpteen.cli.options import print_text
 from umpteen.errors import ParamError, UmpteenError
@@ -58,6 +59,7 @@ for module in (
 ):
     app.command(name=module.__name__.rsplit(".", 1)[1].replace("_", "-"))(module.command)
 app.add_typer(peers.app, name="peers")
+app.add_typer(vocabulary.app, name="vocabulary")
 
 
 @app.callback(invoke_without_command=True)

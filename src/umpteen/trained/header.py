@@ -67,3 +67,13 @@ def open_label_counts(header: Mapping[str, Any], parts: Mapping[str, Part]) -> N
     if counts.min(initial=0) < 0:
         raise ModelCorruptError(f"label counts must be at least 0, but one is {counts.min()}")
     return counts
+
+
+def open_retired(header: Mapping[str, Any], parts: Mapping[str, Part]) -> NDArray[np.int32]:
+    """The labels that are no longer to be given, checked."""
+    if "retired" not in parts:
+        return np.zeros(0, np.int32)
+    labels: NDArray[np.int32] = parts["retired"].array("labels", "int32")
+    if len(labels) and not (labels[0] >= 0 and labels[-1] < header["n_labels"] and (np.diff(labels) > 0).all()):
+        raise ModelCorruptError(f"retired labels must rise within [0, {header['n_labels']}), but do not")
+    return labels

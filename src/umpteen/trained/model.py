@@ -35,7 +35,14 @@ from umpteen.storage.saving import save_parts
 from umpteen.storage.store import Part
 from umpteen.trained.decisions import Decider
 from umpteen.trained.dense import probabilities_of_all, score_all
-from umpteen.trained.header import check_header, explain_newer, is_newer, open_label_counts, open_preprocessing
+from umpteen.trained.header import (
+    check_header,
+    explain_newer,
+    is_newer,
+    open_label_counts,
+    open_preprocessing,
+    open_retired,
+)
 from umpteen.trained.importing import pack_weights
 from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
 from umpteen.trained.omikuji import pack_omikuji
@@ -61,6 +68,8 @@ class TrainedModel:
         Applied to rows before they are scored.
     scorer : Scorer
         The trained shards.
+    retired : array of int32
+        Labels that are no longer to be given, such as concepts that a newer vocabulary lacks; they are never ranked.
     candidate_tree : TrainedModel or None
         A label tree that proposes the labels to rank.
     threads : int or None
@@ -96,6 +105,7 @@ class TrainedModel:
                 f"there must be {header['n_labels']} label names, but there are {len(self.label_names)}"
             )
         self.calibration = Calibration.from_part(parts["calibration"]) if "calibration" in parts else None
+        self.retired = open_retired(header, parts)
         nested = open_candidate_tree(header, parts)
         self.candidate_tree = TrainedModel.open(*nested) if nested is not None else None
         if self.candidate_tree is not None:
@@ -339,7 +349,7 @@ class TrainedModel:
         X = as_csr(X, "X", self.n_features)
         threads = self.threads if threads is None else threads
         options: dict[str, Any] = {
-            "exclude": self.label_ids(exclude, "exclude"),
+            "exclude": self._left_out(exclude),
             "include": self.label_ids(include, "include"),
             "threads": threads,
         }
@@ -349,6 +359,12 @@ class TrainedModel:
         if engine == "local":  # making an engine takes longer than scoring one row
             return self.scorer.predict_topk(X, top_k, **options)
         return make_engine(engine, threads).predict_topk(self.scorer, X, top_k, **options)
+
+    def _left_out(self, exclude: Any) -> NDArray[np.int64] | None:
+        ids = self.label_ids(exclude, "exclude")
+        if not len(self.retired):
+            return ids
+        return self.retired.astype(np.int64) if ids is None else np.union1d(ids, self.retired)
 
     def _preprocess(self, X: Csr, threads: int | None) -> Csr:
         return self.preprocessing.transform(X, threads=1 if X.shape[0] == 1 else threads)

@@ -120,6 +120,19 @@ class Vocabulary:
         names = {"uris": self.uris, "notations": self.notations, "terms": self._terms}
         return Vocabulary(names, self._arrays, self.languages, language)
 
+    def concept(self, concept: int) -> Concept:
+        """A concept as `build` takes it."""
+        heir = int(self.replaced_by[concept])
+        return Concept(
+            self.uris[concept],
+            self.terms(concept),
+            self.notations[concept],
+            [self.uris[i] for i in self.broader(concept)],
+            [self.uris[i] for i in self.related(concept)],
+            self.uris[heir] if heir >= 0 else "",
+            bool(self.deprecated[concept]),
+        )
+
     # --- look at concepts ----------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -252,6 +265,10 @@ class Vocabulary:
             raise DataError(f"{label!r:.200} is the name of {len(found)} concepts; use a URI instead: {listed}")
         return found[0]
 
+    def find_uri(self, uri: str) -> int | None:
+        """The number of the concept with a URI; None if there is none."""
+        return self._by_uri.get(uri)
+
     def find_all(self, label: str) -> list[int]:
         """Concepts with a URI, else with a notation, else with a name.
 
@@ -303,6 +320,13 @@ class Vocabulary:
         for concept, term in self.iter_terms():
             _append_once(tables[KINDS.index(term.kind)].setdefault(term.text.casefold(), []), concept)
         return tables
+
+    def find_terms(self, query: str, most: int) -> list[tuple[int, str]]:
+        """Terms in any language that contain a text, at most so many, each after the number of its concept. Quicker
+        than `search`, but not sorted, and it does not find what only resembles the text."""
+        terms = self._terms.find(query, most)
+        owners = np.searchsorted(self._arrays["term_ends"], terms, side="right").tolist()
+        return [(owner, self._terms[i]) for owner, i in zip(owners, terms, strict=True)]
 
     def search(self, query: str, most: int = 20) -> list[tuple[int, Term]]:
         """Concepts with a term that a query finds, in any language, best first, each with that term."""
