@@ -9,8 +9,9 @@ from umpteen.errors import DataError, ParamError
 from umpteen.nearest import did_you_mean
 
 
-def find_labels(model: Any, given: list[str] | None, option: str) -> list[Any] | None:
-    """The ids of labels. Each value is a label's name; or a file of names, one a line; or an id."""
+def find_labels(model: Any, given: list[str] | None, option: str, concepts: Any = None) -> list[Any] | None:
+    """The ids of labels. Each value is a label's name; or a file of names, one a line; or an id. If labels are
+    concepts, it may also be a URI, a notation or another name."""
     if not given:
         return None
     found: list[int] = []
@@ -18,7 +19,9 @@ def find_labels(model: Any, given: list[str] | None, option: str) -> list[Any] |
         if value in model.ids_by_name:
             found.append(model.ids_by_name[value])
         elif Path(value).is_file():
-            found += _read_file(model, value)
+            found += _read_file(model, value, concepts)
+        elif (concept := _find_concept(concepts, value)) is not None:
+            found.append(concept)
         elif value.isascii() and value.isdigit() and int(value) < model.n_labels:
             found.append(int(value))
         else:
@@ -26,7 +29,11 @@ def find_labels(model: Any, given: list[str] | None, option: str) -> list[Any] |
     return found
 
 
-def _read_file(model: Any, path: str) -> list[int]:
+def _find_concept(concepts: Any, name: str) -> int | None:
+    return None if concepts is None else concepts.find(name)
+
+
+def _read_file(model: Any, path: str, concepts: Any) -> list[int]:
     from umpteen.data.files import read_names
 
     found = []
@@ -35,6 +42,8 @@ def _read_file(model: Any, path: str) -> list[int]:
         if not name.strip():
             continue
         label = model.ids_by_name.get(name, model.ids_by_name.get(name.strip()))
+        if label is None:
+            label = _find_concept(concepts, name.strip())
         if label is None:
             raise DataError(f"{path}:{number}: {_unknown(model, name)}")
         found.append(label)

@@ -26,6 +26,7 @@ from umpteen.cli.options import (
     DecisionTopKOption,
     EngineOption,
     FormatOption,
+    LanguageOption,
     MinKnownOption,
     ModelArgument,
     OneBasedOption,
@@ -91,6 +92,7 @@ def command(
             help="Of .csv and .tsv: write ' before labels that a spreadsheet may run as formulas (=, +, -, @).",
         ),
     ] = False,
+    language: LanguageOption = None,
     threads: ThreadsOption = None,
     engine: EngineOption = ENGINE,
     address: AddressOption = None,
@@ -113,9 +115,9 @@ def command(
     """Write the labels to give each row, best first, with their probabilities.
 
     A table of texts comes back with its rows and columns, and with labels, probabilities and the share of words that
-    the model does not know. The columns are those the model was trained on. The file appears when it is complete;
-    after an interruption the same command continues. A model that was trained on numbers and is not calibrated has
-    scores instead of probabilities.
+    the model does not know; and with URIs and notations, if it was trained with a vocabulary. The columns are those
+    the model was trained on. The file appears when it is complete; after an interruption the same command continues.
+    A model that was trained on numbers and is not calibrated has scores instead of probabilities.
 
     umpteen predict books.model records.csv --output labelled.csv
 
@@ -130,17 +132,19 @@ def command(
     opened = open_model(model)
     loaded = load(opened)
     trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
+    concepts = loaded.concepts_ if isinstance(loaded, Tagger) else None
     limits = _limits(top_k, threshold)
     how: dict[str, Any] = {
         "top_k": limits[0],
         "threshold": limits[1],
-        "exclude": find_labels(trained, exclude, "--exclude"),
-        "include": find_labels(trained, include, "--include"),
+        "exclude": find_labels(trained, exclude, "--exclude", concepts),
+        "include": find_labels(trained, include, "--include", concepts),
         "threads": threads,
     }
     as_table = isinstance(loaded, Tagger) and loaded.features_ is not None and _is_table(output)
     if not as_table:
-        given = {"labels": layout, "explain": explain, "overwrite": overwrite, "escape-formulas": escape_formulas}
+        given: dict[str, Any] = {"labels": layout, "explain": explain, "overwrite": overwrite}
+        given |= {"escape-formulas": escape_formulas, "language": language}
         for option, value in given.items():
             if value:
                 raise ParamError(f"--{option} is for tables of texts, but {output} is none")
@@ -155,7 +159,7 @@ def command(
                 csv_delimiter=csv_delimiter,
             )  # fmt: skip
             how |= {"min_known": min_known, "layout": layout, "explain": explain, "overwrite": overwrite}
-            how["escape_formulas"] = escape_formulas
+            how |= {"escape_formulas": escape_formulas, "language": language}
             _label_table(loaded, input, output, tables, opened.version, how)
             return
         if isinstance(loaded, Tagger):
@@ -224,18 +228,18 @@ def _label_table(
             "--threshold give them all",
             err=True,
         )
-    _note_formulas(tagger, output, how["escape_formulas"])
+    _note_formulas(tagger.names_in(how["language"]), output, how["escape_formulas"])
     if output != "-":
         print_text(f"output     {output}", err=True)
 
 
-def _note_formulas(tagger: Any, output: str, escaped: bool) -> None:
+def _note_formulas(names: Any, output: str, escaped: bool) -> None:
     from umpteen.data.tables.reading import format_of_table
     from umpteen.labelling.answers import FORMULA
 
     if escaped or output == "-" or format_of_table(output) not in ("csv", "tsv"):
         return
-    odd = [name for name in tagger.classes_ if name.startswith(FORMULA)]
+    odd = [name for name in names if name.startswith(FORMULA)]
     if odd:
         print_text(
             f"note: {len(odd):,} labels of the model, such as {odd[0]!r:.60}, begin as formulas do, and spreadsheets "

@@ -4,13 +4,15 @@
     list    labels, probabilities: lists, or in one cell with a delimiter
     long    label, probability: a line for each label, and one for a row that has none
 
-All of them have unknown_words, the share of words that the model does not know, from 0 to 1. A column of the table
-that already has such a name keeps it, and the new one is called suggested_….
+If the model has a vocabulary, labels also have URIs and notations: uri_1 and notation_1, uris and notations, uri and
+notation. All layouts have unknown_words, the share of words that the model does not know, from 0 to 1. A column of
+the table that already has such a name keeps it, and the new one is called suggested_….
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from umpteen.data.tables.fields import show
@@ -45,6 +47,8 @@ class Answers:
         Whether labels and words that a spreadsheet may take for a formula get an apostrophe before them.
     taken : sequence of str
         The columns that the table has.
+    facts : dictionary
+        More about labels, by the name of its column: a text for each label.
     """
 
     def __init__(
@@ -58,20 +62,23 @@ class Answers:
         explain: bool = False,
         escape_formulas: bool = False,
         taken: Sequence[str] = (),
+        facts: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         if layout not in LAYOUTS:
             raise ParamError(f"labels must be one of {', '.join(LAYOUTS)}, but is {layout!r}")
         self.layout, self.width, self.explain = layout, width, explain
         self._escape = escape_formulas
         self._names, self._cells = _Seen(names, escape=escape_formulas and layout != "list"), cells
-        self.delimiter = None if layout == "list" and any(delimiter in name for name in names) else delimiter
-        per_label = ["label", "probability", *(["why"] if explain else [])]
+        facts = facts or {}
+        self._facts = [_Seen(values, escape=escape_formulas and layout != "list") for values in facts.values()]
+        in_cells = chain(names, *facts.values()) if layout == "list" else ()
+        self.delimiter = None if any(delimiter in text for text in in_cells) else delimiter
+        reason = ["why"] if explain else []
+        own = ["label", "probability", *facts, *reason]
         if layout == "wide":
-            own = [f"{name}_{i}" for i in range(1, width + 1) for name in per_label]
+            own = [f"{name}_{i}" for i in range(1, width + 1) for name in own]
         elif layout == "list":
-            own = ["labels", "probabilities", *(["why"] if explain else [])]
-        else:
-            own = per_label
+            own = ["labels", "probabilities", *(f"{name}s" for name in facts), *reason]
         self.columns = [_free(name, taken) for name in [*own, UNKNOWN]]
         self._taken = frozenset(self.columns)
         #: Rows that have more labels than "wide" has columns.
@@ -99,33 +106,26 @@ class Answers:
         if self._escape and reasons and self.layout != "list":
             reasons = [[escape_formula(why) for why in row] for row in reasons]
         for i, ids in enumerate(labels.tolist()):
-            found = [names[label] for label in ids if label >= 0]  # -1 only stands after the labels of a row
-            make(out, rows[i], found, probabilities[i][: len(found)], shares[i], reasons[i] if reasons else ())
+            kept = [label for label in ids if label >= 0]  # -1 only stands after the labels of a row
+            found: list[Sequence[Any]] = [[names[label] for label in kept], probabilities[i][: len(kept)]]
+            found += [[fact[label] for label in kept] for fact in self._facts]
+            if self.explain:
+                found.append(reasons[i] if reasons else [])
+            make(out, rows[i], found, shares[i])
         return out
 
-    def _wide(
-        self, out: list[Row], row: Row, found: list[str], values: list[float], share: float, why: Sequence[str]
-    ) -> None:
-        n = len(found)
-        if n > self.width:
-            self.n_cut += 1
-            n = self.width
-        step = 3 if self.explain else 2
+    def _wide(self, out: list[Row], row: Row, found: list[Sequence[Any]], share: float) -> None:
+        n, step = min(len(found[0]), self.width), len(found)
+        self.n_cut += len(found[0]) > self.width
         cells: list[Any] = [None] * (step * self.width)
-        cells[0 : step * n : step] = found[:n]
-        cells[1 : step * n : step] = values[:n]
-        if self.explain:
-            cells[2 : step * n : step] = why[:n]
+        for place, values in enumerate(found):
+            cells[place : step * n : step] = values[:n]
         cells.append(share)
         row.update(zip(self.columns, cells, strict=True))
         out.append(row)
 
-    def _list(
-        self, out: list[Row], row: Row, found: list[str], values: list[float], share: float, why: Sequence[str]
-    ) -> None:
-        lists: list[Any] = [found, values, *([list(why)] if self.explain else [])]
-        if self._cells:
-            lists = [self._as_cell(values) for values in lists]
+    def _list(self, out: list[Row], row: Row, found: list[Sequence[Any]], share: float) -> None:
+        lists = [self._as_cell(values) if self._cells else list(values) for values in found]
         row.update(zip(self.columns, [*lists, share], strict=True))
         out.append(row)
 
@@ -133,14 +133,10 @@ class Answers:
         cell = format_json(values) if self.delimiter is None else self.delimiter.join(map(str, values))
         return escape_formula(cell) if self._escape else cell
 
-    def _long(
-        self, out: list[Row], row: Row, found: list[str], values: list[float], share: float, why: Sequence[str]
-    ) -> None:
-        if not found:
+    def _long(self, out: list[Row], row: Row, found: list[Sequence[Any]], share: float) -> None:
+        if not found[0]:
             out.append(row | dict.fromkeys(self.columns[:-1]) | {self.columns[-1]: share})
-        for i, name in enumerate(found):
-            cells = [name, values[i], *([why[i]] if self.explain else []), share]
-            out.append(row | dict(zip(self.columns, cells, strict=True)))
+        out += (row | dict(zip(self.columns, [*cells, share], strict=True)) for cells in zip(*found, strict=True))
 
 
 class _Seen(dict[int, str]):

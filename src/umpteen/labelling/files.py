@@ -51,6 +51,7 @@ def label_file(
     engine: Any = "local",
     overwrite: bool = False,
     escape_formulas: bool = False,
+    language: str | None = None,
     version: str | None = None,
     progress: Progress | None = None,
 ) -> Labelled:
@@ -78,6 +79,9 @@ def label_file(
     escape_formulas
         In CSV and TSV, write ' before labels that a spreadsheet may run as formulas: those that begin with =, +, -
         or @. Columns of the source stay as they are. In Excel files text is never a formula.
+    language
+        The language of names, such as "fi", if the model has a vocabulary. Then labels have URIs and notations beside
+        them, too.
     version
         What identifies the model, such as `ModelReader.version`. With it, and the same input and options, a run
         continues where an interrupted one stopped, if the format is CSV, TSV or JSON lines.
@@ -104,18 +108,20 @@ def label_file(
     how: dict[str, Any] = {
         "top_k": top_k,
         "threshold": threshold,
-        "exclude": model.label_ids(exclude, "exclude"),
-        "include": model.label_ids(include, "include"),
+        "exclude": model.label_ids(tagger.resolve(exclude), "exclude"),
+        "include": model.label_ids(tagger.resolve(include), "include"),
         "threads": threads,
         "engine": engine,
         "min_known": min_known,
     }
     escape_formulas = escape_formulas and chosen in ("csv", "tsv")
-    work = _Work(tagger, table, fields, chosen, layout, how, explain, escape_formulas)
+    work = _Work(tagger, table, fields, chosen, layout, how, explain, escape_formulas, language)
     tagger.rank([], **how)  # refuses what is wrong before anything is written
     made_of = _identify(table, target, chosen, version, fields, layout, how, explain)
     if made_of is not None and escape_formulas:
         made_of["escape_formulas"] = True
+    if made_of is not None and language is not None:
+        made_of["language"] = language
     return work.run(Target(target, made_of), progress)
 
 
@@ -188,12 +194,13 @@ class _Work:
         how: dict[str, Any],
         explain: bool,
         escape_formulas: bool,
+        language: str | None,
     ) -> None:
         self.table, self.fields, self.format = table, fields, format
         lists = format in ("jsonl", "parquet")
         self.labeller = Labeller(
             tagger, layout or ("list" if lists else "wide"), how,
-            explain=explain, lists=lists, escape_formulas=escape_formulas,
+            explain=explain, lists=lists, escape_formulas=escape_formulas, language=language,
         )  # fmt: skip
 
     def run(self, target: Target, progress: Progress | None) -> Labelled:

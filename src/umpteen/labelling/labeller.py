@@ -50,6 +50,8 @@ class Labeller:
         Whether a value may be a list, rather than one cell.
     escape_formulas
         As for `Answers`.
+    language
+        As for `Tagger.suggest`.
     """
 
     def __init__(
@@ -61,9 +63,11 @@ class Labeller:
         explain: bool = False,
         lists: bool = False,
         escape_formulas: bool = False,
+        language: str | None = None,
     ) -> None:
         self.tagger, self.layout, self.how, self.explain, self.lists = tagger, layout, how, explain, lists
         self._escape_formulas = escape_formulas
+        self.names = tagger.names_in(language)
         self.done = Labelled()
 
     def plan(self, columns: Sequence[str]) -> Answers:
@@ -74,8 +78,9 @@ class Labeller:
         known = self.tagger.fields_
         delimiter = known.delimiter if known is not None and known.delimiter and known.delimiter.strip() else ";"
         return Answers(
-            self.layout, self.tagger.classes_, width=width, cells=not self.lists, delimiter=delimiter,
+            self.layout, self.names, width=width, cells=not self.lists, delimiter=delimiter,
             explain=self.explain, escape_formulas=self._escape_formulas, taken=columns,
+            facts=None if (concepts := self.tagger.concepts_) is None else concepts.columns(),
         )  # fmt: skip
 
     def answer(self, answers: Answers, rows: list[Row], texts: list[str]) -> list[Row]:

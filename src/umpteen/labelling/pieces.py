@@ -87,6 +87,7 @@ def label_piece(
     most_rows: int,
     most_characters: int,
     escape_formulas: bool = False,
+    language: str | None = None,
 ) -> Piece:
     """Labels the rows of a piece that are whole, `most_rows` at most.
 
@@ -102,10 +103,10 @@ def label_piece(
         That of the table, for messages.
     most_characters
         How long the text of a row may be.
-    escape_formulas
+    escape_formulas, language
         As for `label_file`.
     """
-    labeller = Labeller(tagger, layout, how, escape_formulas=escape_formulas)
+    labeller = Labeller(tagger, layout, how, escape_formulas=escape_formulas, language=language)
     first = cursor is None
     if cursor is None:
         cursor = _find_header(data, name, last)

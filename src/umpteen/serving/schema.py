@@ -79,6 +79,17 @@ class SuggestOptions(Struct, forbid_unknown_fields=True, kw_only=True):
     ) = None
     exclude: Annotated[list[str], Meta(description="Labels to leave out; the others move up.")] = []
     include: Annotated[list[str], Meta(description="Give only these labels.")] | None = None
+    language: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=35,
+                description="The language of names, such as fi, for models with a vocabulary.",
+            ),
+        ]
+        | None
+    ) = None
     min_known: Annotated[
         float,
         Meta(ge=0, le=1, description="Give no label to a text with a smaller share of words the model knows."),
@@ -138,10 +149,16 @@ class LearnResponse(Struct):
     version: Annotated[str, Meta(description="The new model, which the server uses some seconds later.")]
 
 
-class Suggestion(Struct):
+UriField = Annotated[str, Meta(description="Of models with a vocabulary, where the concept has one.")] | UnsetType
+NotationField = Annotated[str, Meta(description="As uri.")] | UnsetType
+
+
+class Suggestion(Struct, omit_defaults=True):
     label: str
     label_id: int
     score: Annotated[float, Meta(ge=0, le=1, description="A probability if the model is calibrated.")]
+    uri: UriField = UNSET
+    notation: NotationField = UNSET
 
 
 class SuggestResponse(Struct, omit_defaults=True):
@@ -219,10 +236,15 @@ class TableResponse(Struct, omit_defaults=True):
     next: TableCursor | UnsetType = UNSET
 
 
-class LabelHit(Struct):
+class LabelHit(Struct, omit_defaults=True):
     label: str
     label_id: int
     count: Annotated[int, Meta(description="Number of training rows with this label.")]
+    uri: UriField = UNSET
+    notation: NotationField = UNSET
+    term: (
+        Annotated[str, Meta(description="Another name of the label, in any language, that was found.")] | UnsetType
+    ) = UNSET
 
 
 class LabelsResponse(Struct):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
-from umpteen.errors import DataError, ModelChangedError
+from umpteen.errors import DataError, ModelChangedError, ParamError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.models.explanation import Explanation
 from umpteen.models.scorer import Ranking
@@ -43,6 +43,8 @@ from umpteen.trained.model import TrainedModel
 #: Decoded label names to keep; some are used again and again, and most of a million never.
 _NAMES_KEPT = 1 << 16
 _FREQUENT = 20
+#: Names and terms that a search looks at.
+_MOST_FOUND = 5000
 #: Labels that one the model lacks is compared with, the most frequent ones: some milliseconds at most.
 _COMPARED, _LONGEST_COMPARED = 2000, 100
 #: Rows in one kernel call: enough to keep the kernel busy, few enough to answer the first in milliseconds.
@@ -87,11 +89,13 @@ class _Texts:
         return counts + b',"note":%b}' % msgspec.json.encode(why_none(self.known_share[row], self.least_known[row]))
 
 
-def _shared_settings(ask: schema.SuggestOptions) -> tuple[str, str | None, tuple[str, ...], tuple[str, ...] | None]:
+def _shared_settings(
+    ask: schema.SuggestOptions,
+) -> tuple[str, str | None, tuple[str, ...], tuple[str, ...] | None, str | None]:
     """What requests must have in common to be ranked together."""
     kind = "decided" if ask.top_k is None else "auto" if ask.top_k == "auto" else "number"
     threshold = "number" if isinstance(ask.threshold, float) else ask.threshold
-    return kind, threshold, tuple(ask.exclude), None if ask.include is None else tuple(ask.include)
+    return kind, threshold, tuple(ask.exclude), None if ask.include is None else tuple(ask.include), ask.language
 
 
 class OpenModel:
@@ -115,7 +119,8 @@ class OpenModel:
         self.fields = None if self.tagger is None or self.tagger.fields_ is None else self.tagger.fields_.unlabelled()
         self.takes = "text" if self.tagger is not None else "features"
         self.learns = self.tagger is not None and can_learn(self.tagger.fitted(), self.tagger.method)
-        self.label, self._begin = _namers(self.model.label_names)
+        self.label, begin = _namers(self.model.label_names, self._describe)
+        self._begins: dict[str, Callable[[int], bytes]] = {"": begin}  # by language
         self._metrics = read_metrics(self._reader)
         self._changed = as_time((resolved / MANIFEST).stat().st_mtime)
         self._warm_up()
@@ -136,6 +141,8 @@ class OpenModel:
     def _id(self, label: str) -> int:
         model = self.model
         found = model.ids_by_name.get(label) if model.label_names is not None else _parse_id(label, model.n_labels)
+        if found is None and self.tagger is not None and self.tagger.concepts_ is not None:
+            found = self.tagger.concepts_.find(label)
         if found is None:
             named = "" if model.label_names is not None else f"; its labels are ids below {model.n_labels}"
             if model.label_names is not None and len(label) <= _LONGEST_COMPARED:
@@ -164,11 +171,12 @@ class OpenModel:
         for number, job in enumerate(jobs):
             groups.setdefault(_shared_settings(job.options), []).append(number)
         answers: list[Outcome] = [b""] * len(jobs)
-        for key, members in groups.items():
+        for (*key, language), members in groups.items():
             rows = [row for number in members for row in range(starts[number], starts[number + 1])]
             some = given if len(groups) == 1 else given.take(rows)
             labels, scores = self._rank(some, least_known[rows], [jobs[number].options for number in members], *key)
-            found = iter(self._write(labels, scores, [jobs[number] for number in members]))
+            begin = self._begin_in(language)
+            found = iter(self._write(labels, scores, [jobs[number] for number in members], begin))
             for number in members:
                 results = [next(found) for _ in jobs[number].documents]
                 answers[number] = self._answer(jobs[number], results, texts, starts[number])
@@ -208,8 +216,27 @@ class OpenModel:
                 min_known=least_known,
             )
 
+    def _begin_in(self, language: str | None) -> Callable[[int], bytes]:
+        """What begins suggestions with names in a language."""
+        key = (language or "").casefold()  # so that a client cannot fill it with EN, En and eN
+        found = self._begins.get(key)
+        if found is None:
+            if self.tagger is None or self.tagger.concepts_ is None:
+                raise ParamError("language must be left out, since the model has no vocabulary")
+            names = self.tagger.names_in(language)
+            found = self._begins[key] = _namers(names, self._describe)[1]
+        return found
+
+    def _describe(self, label: int) -> dict[str, str]:
+        concepts = None if self.tagger is None else self.tagger.concepts_
+        return {} if concepts is None else concepts.describe(label)
+
     def _write(
-        self, labels: NDArray[np.int32], scores: NDArray[np.float32], jobs: Sequence[SuggestJob]
+        self,
+        labels: NDArray[np.int32],
+        scores: NDArray[np.float32],
+        jobs: Sequence[SuggestJob],
+        begin: Callable[[int], bytes],
     ) -> list[bytes]:
         """The rows' suggestions within `top_k` and `threshold`: each a list of `schema.Suggestion` in JSON, assembled
         from pieces that are made once."""
@@ -223,7 +250,7 @@ class OpenModel:
         return _native.write_suggestions(
             which.reshape(labels.shape).astype(np.int32),
             scores,
-            [self._begin(label) for label in ids.tolist()],
+            [begin(label) for label in ids.tolist()],
             np.repeat(np.array(most, np.int64), n_rows),
             np.repeat(np.array(least, np.float64), n_rows),
         )
@@ -293,16 +320,22 @@ class OpenModel:
 
     def find_labels(self, query: str, most: int) -> bytes:
         """Labels whose names contain a text: first the name itself, then names that begin with it, then frequent
-        ones."""
+        ones. Of models with a vocabulary, terms in all its languages are names too."""
         counts: NDArray[np.int64] = self.model.train_counts.counts
         names = self.model.label_names
         if not query:
             ids = self._most_frequent(most)
         elif names is not None:
             folded = query.casefold()
-            found = [(name.casefold(), i) for i in names.find(query, 5000) for name in [self.label(i)]]
-            found.sort(key=lambda hit: (hit[0] != folded, not hit[0].startswith(folded), -counts[hit[1]], hit[1]))
-            ids = [i for _, i in found[:most]]
+            found = [(self.label(i), i) for i in names.find(query, _MOST_FOUND)]
+            found += self._find_terms(query)
+            terms: dict[int, str] = {}  # by label, the best name of each
+            for text, i in sorted(
+                found, key=lambda hit: _fit(hit[0].casefold(), folded, int(counts[hit[1]]), hit[1])
+            ):
+                terms.setdefault(i, text)
+            ids = list(terms)[:most]
+            return msgspec.json.encode(schema.LabelsResponse(self._hits(ids, terms)))
         else:
             found_id = _parse_id(query, len(counts))
             ids = [] if found_id is None else [found_id]
@@ -313,9 +346,24 @@ class OpenModel:
         order: list[int] = np.lexsort((np.arange(len(counts)), -counts))[:most].tolist()
         return order
 
-    def _hits(self, ids: Sequence[int]) -> list[schema.LabelHit]:
+    def _find_terms(self, query: str) -> list[tuple[str, int]]:
+        """Terms of the vocabulary, and the labels they name."""
+        concepts = None if self.tagger is None else self.tagger.concepts_
+        if concepts is None:
+            return []
+        found = concepts.vocabulary.find_terms(query, _MOST_FOUND)
+        return [(_sound(text), label) for i, text in found if (label := concepts.label_of(i)) is not None]
+
+    def _hits(self, ids: Sequence[int], terms: Mapping[int, str] | None = None) -> list[schema.LabelHit]:
         counts = self.model.train_counts.counts
-        return [schema.LabelHit(self.label(i), i, int(counts[i])) for i in ids]
+        hits = []
+        for i in ids:
+            name, term = self.label(i), (terms or {}).get(i)
+            known = {key: _sound(value) for key, value in self._describe(i).items()}
+            hits.append(
+                schema.LabelHit(name, i, int(counts[i]), **known, term=UNSET if term in (None, name) else str(term))
+            )
+        return hits
 
     def summary(self, model_id: str) -> dict[str, Any]:
         model = self.model
@@ -381,19 +429,36 @@ def _parse_id(label: str, n_labels: int) -> int | None:
     return int(digits) if int(digits) < n_labels else None
 
 
-def _namers(names: Sequence[str] | None) -> tuple[Callable[[int], str], Callable[[int], bytes]]:
-    """Two functions of a label's id: its name, or the id as text, and the beginning of its suggestion in JSON."""
+def _namers(
+    names: Sequence[str] | None, describe: Callable[[int], dict[str, str]]
+) -> tuple[Callable[[int], str], Callable[[int], bytes]]:
+    """Two functions of a label's id: its name, or the id as text, and the beginning of its suggestion in JSON, with
+    what else there is to say of it."""
 
     @lru_cache(_NAMES_KEPT)
     def name_of(label: int) -> str:
         name = str(label) if names is None else names[label]
-        return name if name.isascii() else name.encode("utf-8", "replace").decode()  # a lone surrogate becomes a "?"
+        return _sound(name)
 
     @lru_cache(_NAMES_KEPT)
     def begin(label: int) -> bytes:
-        return b'{"label":%b,"label_id":%d,"score":' % (msgspec.json.encode(name_of(label)), label)
+        known = b"".join(b'"%b":%b,' % (key.encode(), _encode(value)) for key, value in describe(label).items())
+        return b'{"label":%b,"label_id":%d,%b"score":' % (msgspec.json.encode(name_of(label)), label, known)
 
     return name_of, begin
+
+
+def _fit(name: str, wanted: str, count: int, label: int) -> tuple[bool, bool, int, int]:
+    """How well a name fits what is looked for: the least is best."""
+    return name != wanted, not name.startswith(wanted), -count, label
+
+
+def _sound(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()  # a lone surrogate becomes a "?"
+
+
+def _encode(text: str) -> bytes:
+    return msgspec.json.encode(_sound(text))
 
 
 class Served:

@@ -38,6 +38,7 @@ class TableQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     threshold: str | None = None
     name: str = "table"
     escape_formulas: bool = False
+    language: str | None = None
     last: bool = False
     header_bytes: int | None = None
     encoding: str | None = None
@@ -114,6 +115,7 @@ def label_table(model: OpenModel, query: TableQuery, body: bytes, settings: Sett
         most_rows=settings.max_documents,
         most_characters=settings.max_characters,
         escape_formulas=query.escape_formulas,
+        language=query.language,
     )
     after, done = piece.cursor, piece.done
     return msgspec.json.encode(
@@ -144,6 +146,7 @@ def describe_parameters(settings: Settings, models: list[str]) -> list[dict[str,
         "threshold": ({"type": "string"}, 'Lowest probability, or "micro" or "macro".'),
         "name": ({"type": "string", "maxLength": _LONGEST_NAME}, "Name of the table, for messages."),
         "escape_formulas": ({"enum": ["0", "1"]}, "1 writes ' before labels that a spreadsheet may run as formulas."),
+        "language": ({"type": "string"}, "The language of names, such as fi, for models with a vocabulary."),
         "last": ({"enum": ["0", "1"]}, "1 if the table ends with this piece."),
         "header_bytes": (whole, "From the last answer, as the next three: how many bytes of header the body has."),
         "encoding": ({"enum": list(ENCODINGS)}, "How the table is written."),

@@ -139,12 +139,22 @@ class LabelConcepts:
         found = {"uri": self.uri(label), "notation": self.notation(label)}
         return {key: value for key, value in found.items() if value}
 
+    def columns(self) -> dict[str, list[str]]:
+        """The same of all labels, each as a column; left out where no label has one."""
+        labels = range(len(self.numbers))
+        found = {"uri": [self.uri(i) for i in labels], "notation": [self.notation(i) for i in labels]}
+        return {key: values for key, values in found.items() if any(values)}
+
     # --- names to labels -----------------------------------------------------------------------------------------
 
     def find(self, label: str) -> int | None:
         """The id of the label that is a concept, by URI, notation or name in any language; None if there is none."""
         found = self.vocabulary.find_all(label)
         return self._labels.get(self.vocabulary.current(found[0])) if len(found) == 1 else None
+
+    def label_of(self, concept: int) -> int | None:
+        """The id of the label that is a concept; None if there is none."""
+        return self._labels.get(concept)
 
     def resolve(self, model: TrainedModel, labels: Any) -> Any:
         """Labels to leave out or to give alone: what is no label name of a model may be another name of one."""
