@@ -107,9 +107,11 @@ COMMAND = [sys.executable, "-c", "from umpteen.cli.main import main; main()", "s
 class Process:
     """A running `umpteen serve`; `limit` is how many files it may open."""
 
-    def __init__(self, *args: str, limit: int | None = None, **environment: str) -> None:
+    def __init__(
+        self, *args: str, limit: int | None = None, python: str = sys.executable, **environment: str
+    ) -> None:
         self.process = subprocess.Popen(
-            [*COMMAND, *args, "--port", "0"],
+            [python, *COMMAND[1:], *args, "--port", "0"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -163,8 +165,8 @@ class Process:
 
 
 @contextlib.contextmanager
-def serving(*args: str, limit: int | None = None, **environment: str) -> Iterator[Process]:
-    server = Process(*args, limit=limit, **environment)
+def serving(*args: str, limit: int | None = None, **options: str) -> Iterator[Process]:
+    server = Process(*args, limit=limit, **options)
     try:
         yield server
     finally:

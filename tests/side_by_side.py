@@ -19,6 +19,7 @@ TOGETHER = {
     "test_checks.py",
     "test_compare.py",
     "test_page.py",
+    "test_plugin.py",
     "test_ray.py",
     "test_serving.py",
     "test_site.py",

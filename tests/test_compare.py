@@ -24,7 +24,7 @@ import umpteen
 from umpteen.cli.main import app
 from umpteen.comparing import studies
 from umpteen.comparing.page import find_best_runs, render
-from umpteen.comparing.programs import Contestant, create_environment, parse_contestants, peer_python
+from umpteen.comparing.programs import PEERS, Contestant, create_environment, parse_contestants, peer_python
 from umpteen.comparing.running import Conditions, Contest, compare, last_line, unpack_hits
 from umpteen.errors import ParamError, UmpteenError
 from umpteen.evaluation import report
@@ -350,6 +350,23 @@ def test_installing_a_peer_says_why_it_failed(tmp_path, monkeypatch):
     assert str(python) in run("peers", "install", "omikuji")
     with pytest.raises(ParamError, match="peer must be one of omikuji, .*, but is 'fasttext'"):
         run("peers", "install", "omikuji", "fasttext")
+
+
+def test_a_peer_without_packages_runs_here(tmp_path, monkeypatch):
+    (tmp_path / "my_peer.py").write_text(
+        "from umpteen.comparing.child import Program\n\n"
+        "class Mine(Program):\n    package = 'numpy'\n\nelsewhere = open\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, place in (("mine", "my_peer:Mine"), ("odd", "my_peer:elsewhere"), ("gone", "no_such_module:Mine")):
+        monkeypatch.setitem(PEERS.own, name, place)
+    assert peer_python("mine") == create_environment("mine") == Path(sys.executable)
+    assert parse_contestants(["mine:a=1"], peers=True) == [Contestant("mine", {"a": 1})]
+    with pytest.raises(ParamError, match="peer odd must be a class derived from umpteen.comparing.child.Program"):
+        parse_contestants(["odd"], peers=True)
+    listed = run("peers")
+    assert f"mine       numpy                        {Path(sys.executable).parent.parent}" in listed
+    assert "gone       peer gone cannot be used: no_such_module:Mine cannot be imported" in listed
 
 
 def test_peers_are_listed(tmp_path, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import site
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from umpteen.extensions import Registry, declared
 from umpteen.methods import METHODS, method_class, method_of
 
 from .conftest import ROOT
+from .serving import LABELS, TEXTS, serving
 
 PLUGIN = ROOT / "examples" / "plugin"
 
@@ -96,28 +99,118 @@ def test_what_is_no_method_is_refused(name, message, folder):
         method_class(name)
 
 
+# --- the example, in an environment of its own ----------------------------------------------------------------------
+
+COMMAND = ("-c", "from umpteen.cli.main import main; main()")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, tiny):
+    """The interpreter of an environment in which the example is built and installed, and files to use it with."""
+    place = tmp_path_factory.mktemp("plugin")
+    python = make_environment(place / "venv")
+    plugin = shutil.copytree(PLUGIN, place / "plugin")  # a copy: building leaves files behind
+    run(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation", plugin)
+    rows = [(y.indices, x.indices) for y, x in zip(tiny.Y, tiny.X, strict=True)]
+    lines = [f"{' '.join(map(str, y))}\t{' '.join(map(str, x))}\n" for y, x in rows]
+    (place / "train.pairs").write_text("".join(lines))
+    texts = [{"text": text, "labels": labels} for text, labels in zip(TEXTS, LABELS, strict=True)]
+    (place / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in texts * 20))
+    return python, place
+
+
+@pytest.fixture(scope="module")
+def tags(installed):
+    """A model of texts with the example's method and encoder."""
+    python, place = installed
+    model = place / "tags.model"
+    run(
+        python, *COMMAND, "train", place / "train.jsonl", "--method", "rocchio", "--features", "word",
+        "--features", "trigrams:64", "--model", model,
+    )  # fmt: skip
+    return model
+
+
 @pytest.mark.slow
 @pytest.mark.process
-def test_the_example_is_built_installed_and_used_in_an_environment_of_its_own(tmp_path, tiny):
-    python = make_environment(tmp_path / "venv")
-    run(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation", copy(tmp_path))
-    data, model = tmp_path / "train.pairs", tmp_path / "a.model"
-    rows = [(y.indices, x.indices) for y, x in zip(tiny.Y, tiny.X, strict=True)]
-    data.write_text("".join(f"{' '.join(map(str, y))}\t{' '.join(map(str, x))}\n" for y, x in rows))
-    command = (python, "-c", "from umpteen.cli.main import main; main()")
+def test_the_example_trains_and_is_a_method_again(installed):
+    python, place = installed
+    model = place / "a.model"
     done = run(
-        *command, "train", data, "--format", "pairs", "--method", "rocchio", "--set", "beta=0.3", "--model", model
-    )
+        python, *COMMAND, "train", place / "train.pairs", "--format", "pairs", "--method", "rocchio", "--set",
+        "beta=0.3", "--model", model,
+    )  # fmt: skip
     assert model.is_dir(), done
-    assert "rocchio" in run(*command, "inspect", model)
-    code = (
-        f"import umpteen; m = umpteen.methods.method_of(umpteen.load({str(model)!r})); print(type(m).__module__, m)"
+    assert "rocchio" in run(python, *COMMAND, "inspect", model)
+    code = f"import umpteen.methods as m; found = m.method_of(umpteen.load({str(model)!r}))"
+    said = run(python, "-c", f"import umpteen; {code}; print(type(found).__module__, found)")
+    assert said.strip() == "umpteen_rocchio Rocchio(beta=0.3)"
+    unknown = run(
+        python, *COMMAND, "train", place / "train.pairs", "--method", "nothing", "--model", place / "b", fails=True
     )
-    assert run(python, "-c", f"import umpteen.methods; {code}").strip() == "umpteen_rocchio Rocchio(beta=0.3)"
-    unknown = run(*command, "train", data, "--method", "nothing", "--model", tmp_path / "b.model", fails=True)
     assert "rocchio" in unknown
-    assert "passed" in run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "plugin" / "tests")
+    tuned = run(
+        python, *COMMAND, "tune", place / "train.pairs", "--format", "pairs", "--method", "rocchio", "--trials", 2,
+        "--journal", place / "journal",
+    )  # fmt: skip
+    assert "settings   --method rocchio" in tuned
+    assert "beta=" in tuned
     assert "rocchio" not in declared("umpteen.methods")  # here it is not installed
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_examples_own_tests_pass(installed):
+    python, place = installed
+    assert "passed" in run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", place / "plugin" / "tests")
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_help_names_what_the_example_adds(installed):
+    python, _ = installed
+    said = run(python, *COMMAND, "train", "--help")
+    for word in ("rocchio", "packages add trigrams", "packages add pairs"):
+        assert word in " ".join(said.replace("│", " ").split()), word
+    for command in ("tune", "compare"):
+        assert "rocchio" in run(python, *COMMAND, command, "--help")
+    assert "naive-bayes scikit-learn" in run(python, *COMMAND, "peers")
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_texts_by_its_encoder_are_suggested_and_served(installed, tags):
+    python, _ = installed
+    assert run(python, *COMMAND, "suggest", tags, "herring quotas", "--top-k", 1).split()[0] in ("fish", "sea")
+    with serving(str(tags), python=python) as server, server.client() as client:
+        found = client.post("/v1/suggest", json={"text": "wine tax", "top_k": 1}).json()
+        assert found["results"][0]["label"] in ("tax", "wine")
+        assert client.get("/v1/models").json()["models"][0]["method"] == "rocchio"
+    with pytest.raises(ModelFormatError, match="needs the encoder it was trained with, 'trigrams:64'"):
+        umpteen.load(tags)  # here it is not installed
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_its_peer_runs_in_an_environment_without_it(installed, monkeypatch):
+    python, place = installed
+    monkeypatch.setenv("UMPTEEN_PEERS", str(place / "peers"))
+    compare = (
+        python, *COMMAND, "compare", place / "train.pairs", place / "train.pairs", "--format", "pairs", "--methods",
+        "rocchio", "--peers", "naive-bayes:alpha=0.1", "--no-studies", "--output",
+    )  # fmt: skip
+    assert "not installed; run umpteen peers install naive-bayes" in run(*compare, place / "without")
+    # This interpreter has scikit-learn, and isolated it sees nothing of the example.
+    own = place / "peers" / "naive-bayes" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    own.chmod(0o755)
+    run(*compare, place / "out")
+    runs = {run["program"]: run for run in json.loads((place / "out" / "results.json").read_text())["runs"]}
+    assert {run["status"] for run in runs.values()} == {"done"}, runs
+    assert runs["naive-bayes"]["metrics"]["P@1"] > 60
+    assert runs["naive-bayes"]["params"] == {"alpha": 0.1}
+    assert runs["rocchio"]["metrics"]["P@1"] > 60
 
 
 def make_environment(place: Path) -> str:
@@ -130,13 +223,6 @@ def make_environment(place: Path) -> str:
     lines = "".join(f"import site; site.addsitedir({folder!r})\n" for folder in dict.fromkeys(seen))
     (Path(packages) / "parent.pth").write_text(lines)
     return python
-
-
-def copy(tmp_path: Path) -> str:
-    """The example as a copy: building leaves files behind."""
-    import shutil
-
-    return str(shutil.copytree(PLUGIN, tmp_path / "plugin"))
 
 
 def run(*command: object, fails: bool = False) -> str:

@@ -13,7 +13,7 @@ from umpteen.cli.main import app
 from umpteen.errors import DataError, ParamError
 from umpteen.methods import METHODS, method_class
 from umpteen.methods.dual import Alphas
-from umpteen.tuning import SPACES, OneOf
+from umpteen.tuning import SPACES, OneOf, Space, space_of
 
 
 def test_every_method_has_a_space_its_parameters_fit():
@@ -47,6 +47,24 @@ def test_the_best_settings_known_are_in_the_space(method, best):
     for name, value in best.items():
         domain = space[name]
         assert value in domain.values if isinstance(domain, OneOf) else domain.low <= value <= domain.high
+
+
+class Other(umpteen.Centroid):
+    """A method that is not ours."""
+
+    name = "other"
+
+
+def test_a_method_that_is_not_ours_is_tuned(tiny, monkeypatch):
+    monkeypatch.setitem(METHODS.own, "other", f"{__name__}:Other")
+    assert set(space_of(Other).search) == {"normalize", "tfidf", "power"}
+    found = umpteen.tune("other", tiny.X, tiny.Y, trials=2)
+    assert set(found.trials[0].params) == {"normalize", "tfidf", "power"}
+    monkeypatch.setattr(Other, "tuning_space", Space({"power": OneOf((1.0, 0.5))}), raising=False)
+    assert set(umpteen.tune("other", tiny.X, tiny.Y, trials=1).trials[0].params) == {"power"}
+    monkeypatch.setattr(Other, "tuning_space", Space({"beta": OneOf((1.0, 0.5))}), raising=False)
+    with pytest.raises(ParamError, match="tuning_space of other must name parameters it has, but has 'beta'"):
+        umpteen.tune("other", tiny.X, tiny.Y)
 
 
 @pytest.mark.slow

@@ -21,6 +21,8 @@ from umpteen.errors import ParamError
 
 METHODS_GROUP = "umpteen.methods"
 READERS_GROUP = "umpteen.readers"
+ENCODERS_GROUP = "umpteen.encoders"
+PEERS_GROUP = "umpteen.peers"
 
 #: Changes when a method written for one version would not work with another; see `umpteen.plugin`.
 API_VERSION = 1

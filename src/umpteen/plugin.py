@@ -18,20 +18,24 @@ from umpteen.methods.training_data import TrainingData
 from umpteen.models.scorer import Scorer
 from umpteen.params import check_count, check_flag, check_number, check_share
 from umpteen.storage.store import Part
+from umpteen.tuning import Between, OneOf, Space
 
 __all__ = [
     "API_VERSION",
+    "Between",
     "Csr",
     "DataError",
     "Engine",
     "Estimate",
     "LabelWeights",
     "Method",
+    "OneOf",
     "OneVsRest",
     "ParamError",
     "Part",
     "Resources",
     "Scorer",
+    "Space",
     "Task",
     "TrainingData",
     "check_count",

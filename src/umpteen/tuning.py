@@ -191,9 +191,10 @@ def tune(
         mask = split_rows(Y, heldout, seed=seed)
     if not (np.diff(Y[mask].indptr) > 0).any():
         raise DataError("tuning needs held-out rows with labels, but every label is needed for training")
-    space = _free_parameters(method, X, fixed)
+    whole = space_of(cls)
+    space = _free_parameters(method, whole, X, fixed)
     defaults = {name: value for name, value in cls.param_defaults().items() if name in space}
-    cheap = {name: value for name, value in SPACES[method].cheap.items() if name not in fixed}
+    cheap = {name: value for name, value in whole.cheap.items() if name not in fixed}
     given = {**cheap, **fixed, "threads": threads}
     rungs = _choose_rows(np.flatnonzero(~mask), seed)
     objective = _Objective(cls, space, given, X, Y, mask, rungs, metric)
@@ -227,15 +228,26 @@ def tune(
     return _report(study, method, metric, fixed, cls.param_defaults())
 
 
-def _free_parameters(method: str, X: Csr, fixed: Mapping[str, Any]) -> dict[str, Between | OneOf]:
+def space_of(cls: type[Any]) -> Space:
+    """The parameters to tune in a method: of another package's its `tuning_space`, else what changes its features."""
+    if cls.name in SPACES:
+        return SPACES[cls.name]
+    known = cls.param_defaults()
+    common = Space({name: domain for name, domain in _FEATURES.items() if name in known})
+    space = getattr(cls, "tuning_space", common)
+    unknown = [name for name in (*space.search, *space.cheap) if name not in known]
+    if unknown:
+        raise ParamError(f"tuning_space of {cls.name} must name parameters it has, but has {unknown[0]!r}")
+    return space
+
+
+def _free_parameters(method: str, whole: Space, X: Csr, fixed: Mapping[str, Any]) -> dict[str, Between | OneOf]:
     """The parameters to tune: those that are not fixed and that X allows."""
-    space = {name: domain for name, domain in SPACES[method].search.items() if name not in fixed}
+    space = {name: domain for name, domain in whole.search.items() if name not in fixed}
     if X.nnz and X.data.min() < 0:
         space.pop("tfidf", None)  # tf-idf is for counts
     if not space:
-        raise ParamError(
-            f"tuning {method} needs a free parameter, but all are fixed: {', '.join(SPACES[method].search)}"
-        )
+        raise ParamError(f"tuning {method} needs a free parameter, but all are fixed: {', '.join(whole.search)}")
     return space
 
 

@@ -21,6 +21,7 @@ from umpteen.cli.corpora import (
 from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
     ENGINE,
+    FORMAT,
     AddressOption,
     CpusOption,
     EngineOption,
@@ -62,7 +63,7 @@ def command(
     ] = default_of("umpteen.methods.one_vs_rest:OneVsRest.add_labels", "negatives"),
     label_names: LabelNamesOption = None,
     labels: LabelsOption = None,
-    format: FormatOption = None,
+    format: FormatOption = FORMAT,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,

@@ -17,7 +17,15 @@ from umpteen.cli.corpora import (
     read_texts,
 )
 from umpteen.cli.defaults import default_of
-from umpteen.cli.options import FormatOption, LabelsOption, OneBasedOption, ThreadsOption, print_text, read_for_model
+from umpteen.cli.options import (
+    FORMAT,
+    FormatOption,
+    LabelsOption,
+    OneBasedOption,
+    ThreadsOption,
+    print_text,
+    read_for_model,
+)
 
 
 def command(
@@ -35,7 +43,7 @@ def command(
     ] = default_of("umpteen.methods.blend:Blend", "n_candidates"),
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
-    format: FormatOption = None,
+    format: FormatOption = FORMAT,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,

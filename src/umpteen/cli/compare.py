@@ -24,8 +24,10 @@ from umpteen.cli.corpora import (
     read_texts,
     refuse_for_texts,
 )
-from umpteen.cli.defaults import default_of
+from umpteen.cli.defaults import default_of, extensible
 from umpteen.cli.options import (
+    FEATURES,
+    FORMAT,
     PROPENSITY_A,
     PROPENSITY_B,
     FormatOption,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from umpteen.data.tables.fields import Fields
 
 _METHODS = "dismec,ppdsparse,fastxml,centroid"
+METHODS = extensible(_METHODS.replace(",", ", "), "umpteen.methods:METHODS")
 _SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5")
 ROUNDS = default_of("umpteen.comparing.running:Conditions", "rounds")
 RoundsOption = Annotated[
@@ -78,9 +81,9 @@ def command(
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            "--methods", metavar="NAME[:SETTING=VALUE…],…", help=f"Methods and settings. Default: {_METHODS}."
+            "--methods", metavar="NAME[:SETTING=VALUE…],…", help="Methods and settings; repeatable."
         ),
-    ] = None,
+    ] = METHODS,
     peers: Annotated[
         list[str] | None,
         typer.Option("--peers", help="Other programs, with settings; `umpteen peers` lists them."),
@@ -106,7 +109,7 @@ def command(
     test_labels: Annotated[
         Path | None, typer.Option("--test-labels", metavar="FILE", help="Labels of the test data, if separate.")
     ] = None,
-    format: FormatOption = None,
+    format: FormatOption = FORMAT,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
@@ -118,7 +121,7 @@ def command(
         list[str] | None,
         typer.Option("--features", metavar="KIND|NAME=VALUE", help="A kind of terms, or a setting; repeatable.",
                      rich_help_panel="Corpus of texts"),
-    ] = None,
+    ] = FEATURES,
 ) -> None:  # fmt: skip
     """Compare methods and other programs on the same data: accuracy, on rare labels too, speed and size.
 

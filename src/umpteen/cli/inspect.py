@@ -10,6 +10,7 @@ import typer
 from umpteen.cli.corpora import CsvDelimiterOption, EncodingOption, TableOptions, is_corpus
 from umpteen.cli.facts import data_facts, describe_data
 from umpteen.cli.options import (
+    FORMAT,
     FormatOption,
     LabelsOption,
     OneBasedOption,
@@ -37,7 +38,7 @@ def command(
     ] = False,
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
-    format: FormatOption = None,
+    format: FormatOption = FORMAT,
     one_based: OneBasedOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,

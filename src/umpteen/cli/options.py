@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umpteen.cli.defaults import default_of
+from umpteen.cli.defaults import default_of, extensible
 from umpteen.errors import DataError, ParamError
 from umpteen.printing import format_json, printable
 
@@ -28,10 +28,13 @@ FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="xc, svmlight or npz; of texts jsonl, csv, tsv, annif-tsv, parquet or excel. Default: from the name.",
+        help="xc, svmlight or npz; of texts jsonl, csv, tsv, annif-tsv, parquet or excel.",
         rich_help_panel=_DATA,
     ),
 ]
+FORMAT = extensible("from the name", "umpteen.readers")
+FEATURES = extensible("word", "umpteen.encoders")
+METHOD = extensible("auto", "umpteen.methods:METHODS", default_of("umpteen.tagger:Tagger", "method"))
 LabelsOption = Annotated[
     Path | None,
     typer.Option("--labels", help="File with the labels, if separate.", rich_help_panel=_DATA),

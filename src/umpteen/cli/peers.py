@@ -15,7 +15,8 @@ app = typer.Typer()
 def peers(context: typer.Context) -> None:
     """List the other programs that `umpteen compare` can run, and install them.
 
-    Each has an environment of its own, in the user's cache directory or in $UMPTEEN_PEERS.
+    Each has an environment of its own, in the user's cache directory or in $UMPTEEN_PEERS. Installed packages may add
+    more, which may run in this environment too.
 
     umpteen peers
 
@@ -23,11 +24,16 @@ def peers(context: typer.Context) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from umpteen.comparing.programs import PEERS, peer_python
+    from umpteen.comparing.programs import PEERS, peer_class, peer_python
+    from umpteen.errors import ParamError
 
-    for peer, packages in PEERS.items():
-        python = peer_python(peer)
-        pinned = next(package for package in packages if "==" in package)
+    for peer in PEERS:
+        try:
+            cls, python = peer_class(peer), peer_python(peer)
+        except ParamError as error:  # of another package
+            print_text(f"{peer:10} {error}")
+            continue
+        pinned = next((package for package in cls.packages if "==" in package), cls.package)
         print_text(f"{peer:10} {pinned:28} {python.parent.parent if python.exists() else 'not installed'}")
 
 
@@ -41,12 +47,12 @@ def install(
     """
     import subprocess
 
-    from umpteen.comparing.programs import PEERS, check_peer, create_environment
+    from umpteen.comparing.programs import PEERS, create_environment, peer_class
     from umpteen.comparing.running import last_line
 
     chosen = names or list(PEERS)
     for peer in chosen:
-        check_peer(peer)  # before the long work, not after it
+        peer_class(peer)  # before the long work, not after it
     failed = False
     for peer in chosen:
         try:

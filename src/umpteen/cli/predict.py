@@ -21,6 +21,7 @@ from umpteen.cli.corpora import (
 from umpteen.cli.label_lists import find_labels
 from umpteen.cli.options import (
     ENGINE,
+    FORMAT,
     AddressOption,
     CpusOption,
     DecisionTopKOption,
@@ -106,7 +107,7 @@ def command(
             min=1,
         ),
     ] = None,
-    format: FormatOption = None,
+    format: FormatOption = FORMAT,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
     encoding: EncodingOption = None,

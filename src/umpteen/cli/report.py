@@ -18,6 +18,7 @@ from umpteen.cli.corpora import (
     read_texts,
 )
 from umpteen.cli.options import (
+    FORMAT,
     PROPENSITY_A,
     PROPENSITY_B,
     FormatOption,
@@ -57,7 +58,7 @@ def command(
     b: PropensityBOption = PROPENSITY_B,
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
-    format: FormatOption = None,
+    format: FormatOption = FORMAT,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,

@@ -26,6 +26,9 @@ from umpteen.cli.corpora import (
 from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
     ENGINE,
+    FEATURES,
+    FORMAT,
+    METHOD,
     AddressOption,
     CpusOption,
     EngineOption,
@@ -55,9 +58,7 @@ if TYPE_CHECKING:
 
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data.")],
-    method: Annotated[str, typer.Option("--method", help="Which method to train; auto chooses one.")] = default_of(
-        "umpteen.tagger:Tagger", "method"
-    ),
+    method: Annotated[str, typer.Option("--method", help="Which method to train; auto chooses one.")] = METHOD,
     model: ModelOption = Path("umpteen.model"),
     preset: Annotated[
         str,
@@ -110,7 +111,7 @@ def command(
     ] = default_of("umpteen.tagger:Tagger", "keep_rows"),
     label_names: LabelNamesOption = None,
     labels: LabelsOption = None,
-    format: FormatOption = None,
+    format: FormatOption = FORMAT,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
@@ -127,7 +128,7 @@ def command(
             "or a setting such as min_df=2 or char_wb.ngram_range=[3,5]; repeatable.",
             rich_help_panel="Corpus of texts",
         ),
-    ] = None,
+    ] = FEATURES,
     separate_fields: Annotated[
         bool,
         typer.Option(

@@ -22,6 +22,8 @@ from umpteen.cli.corpora import (
 )
 from umpteen.cli.defaults import default_of
 from umpteen.cli.options import (
+    FORMAT,
+    METHOD,
     FormatOption,
     LabelsOption,
     OneBasedOption,
@@ -40,9 +42,7 @@ if TYPE_CHECKING:
 
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data; part of it is held out.")],
-    method: Annotated[str, typer.Option("--method", help="The method to tune; auto chooses one.")] = default_of(
-        "umpteen.tagger:Tagger", "method"
-    ),
+    method: Annotated[str, typer.Option("--method", help="The method to tune; auto chooses one.")] = METHOD,
     trials: Annotated[int, typer.Option("--trials", help="Number of settings to try.", min=1)] = default_of(
         "umpteen.tuning:tune", "trials"
     ),
@@ -71,7 +71,7 @@ def command(
     ),
     threads: ThreadsOption = None,
     labels: LabelsOption = None,
-    format: FormatOption = None,
+    format: FormatOption = FORMAT,
     one_based: OneBasedOption = None,
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,

@@ -2,14 +2,18 @@
 
     python child.py JOB.json
 
-So it imports this package only where that is the program measured. A program is a class with these methods, in the
-order they are called:
+So it imports this package only where that is the program measured. A program is a class derived from `Program` with
+these methods, in the order they are called:
 
     prepare    turns the training data into what the program takes; not timed
     train      from there to a model in `self.model`; timed
     rows       turns rows into what the program takes; not timed
     load       opens that model as a new process would
     predict    the best labels and scores of the result of `rows`; timed
+
+Packages add programs by declaring such a class as an entry point of `umpteen.peers`. Its module is run as a file of
+its own under the interpreter that has the program: it may import `umpteen.comparing.child`, which is this file
+wherever it runs, but else, at the top, only what both environments have.
 
 All programs get the same data. Peers get rows of unit length, as their authors recommend for linear models; methods
 of this package get raw rows and apply their default preprocessing.
@@ -20,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib.util
 import json
 import os
 import re
@@ -41,7 +46,12 @@ _LONGEST = 10.0  # seconds after which no pass or row is added
 class Program:
     """What all programs share."""
 
+    #: The package whose version is shown, and what is installed for it with pip, with versions; none where the
+    #: program is installed together with the class. Some need others before.
     package: str
+    packages: tuple[str, ...] = ()
+    packages_before: tuple[str, ...] = ()
+    #: Whether rows have length 1.
     unit = True
     #: The name of the program's own setting for seeds, where it has one.
     seed_setting: str | None = None
@@ -120,6 +130,7 @@ class Omikuji(Program):
     """Trees of linear models. Reads its training data from a text file, and predicts a row at a time."""
 
     package = "omikuji"
+    packages = ("omikuji==0.5.2", "numpy", "scipy")
 
     def prepare(self) -> None:
         import omikuji
@@ -154,6 +165,7 @@ class NapkinXC(Program):
     """Probabilistic label trees (PLT), or binary relevance (BR)."""
 
     package = "napkinxc"
+    packages = ("napkinxc==0.7.2", "numpy", "scipy")
     seed_setting = "seed"
 
     def make(self) -> Any:
@@ -178,6 +190,9 @@ class Pecos(Program):
     """XR-Linear: one tree of linear models. Further parameters go to its indexer."""
 
     package = "libpecos"
+    # None of the neural packages that PECOS asks for: XR-Linear needs none.
+    packages = ("--no-deps", "libpecos==1.2.8")
+    packages_before = ("numpy==1.26.4", "scipy==1.13.1", "scikit-learn>=1.4")
     seed_setting = "seed"
 
     def train(self) -> None:
@@ -230,6 +245,7 @@ class Liblinear(OneVsRest):
     """LIBLINEAR once per label, labels in parallel; weights kept as a sparse matrix of 32-bit floats."""
 
     package = "liblinear-official"
+    packages = ("liblinear-official==2.50.0", "numpy", "scipy")
 
     def prepare(self) -> None:
         super().prepare()
@@ -289,6 +305,7 @@ class Sklearn(OneVsRest):
     """OneVsRestClassifier over LinearSVC, labels in parallel threads; the model is a pickle."""
 
     package = "scikit-learn"
+    packages = ("scikit-learn==1.9.1", "numpy", "scipy")
     seed_setting = "random_state"
 
     def train(self) -> None:
@@ -313,14 +330,21 @@ class Sklearn(OneVsRest):
         return self.classifier.decision_function(X)
 
 
-PROGRAMS: dict[str, type[Program]] = {
-    "umpteen": Umpteen,
-    "omikuji": Omikuji,
-    "napkinxc": NapkinXC,
-    "pecos": Pecos,
-    "liblinear": Liblinear,
-    "sklearn": Sklearn,
-}
+def find_program(place: str, file: str | None) -> type[Program]:
+    """The class that "module:Class" names: of this file, or of another."""
+    name = place.partition(":")[2]
+    if file is None:
+        found: type[Program] = globals()[name]
+        return found
+    sys.modules["umpteen.comparing.child"] = sys.modules[
+        __name__
+    ]  # one `Program`, also where umpteen is not installed
+    spec = importlib.util.spec_from_file_location("umpteen_peer", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)  # type: ignore[no-any-return]
 
 
 def pad(found: Any, top_k: int) -> Any:
@@ -411,7 +435,7 @@ def main() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     job = json.loads(Path(sys.argv[1]).read_text())
     out = Path(job["out"])
-    program = PROGRAMS[job["program"]](
+    program = find_program(job["program"], job["file"])(
         Path(job["data"]), out / "model", job["threads"], job["top_k"], job["params"], job["seed"]
     )
     program.prepare()

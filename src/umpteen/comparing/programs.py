@@ -1,7 +1,9 @@
 """What can be compared, methods of this package and peers, by the names users give; and where peers are installed.
 
-Each peer has its own environment, since some need old packages: `create_environment` makes it with Python's venv and
-installs the version named here. Environments are in $UMPTEEN_PEERS, else in the user's cache directory.
+A peer is a class as child.py describes, ours or one that an installed package declares as an entry point of
+`umpteen.peers`. Each has its own environment, since some need old packages: `create_environment` makes it with
+Python's venv and installs the versions that the class names. Environments are in $UMPTEEN_PEERS, else in the user's
+cache directory. A peer that names no packages runs in the environment that it is declared in.
 """
 
 from __future__ import annotations
@@ -15,20 +17,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from umpteen.comparing.child import Program
 from umpteen.errors import ParamError
+from umpteen.extensions import PEERS_GROUP, Registry, import_object
 from umpteen.methods import METHODS, method_class
 
 #: The program that times and sizes are compared with, unless another is chosen.
 BASELINE = "omikuji"
-#: What each peer's environment installs. XR-Linear needs none of the neural packages that PECOS asks for.
-PEERS: dict[str, tuple[str, ...]] = {
-    "omikuji": ("omikuji==0.5.2", "numpy", "scipy"),
-    "napkinxc": ("napkinxc==0.7.2", "numpy", "scipy"),
-    "pecos": ("--no-deps", "libpecos==1.2.8"),
-    "liblinear": ("liblinear-official==2.50.0", "numpy", "scipy"),
-    "sklearn": ("scikit-learn==1.9.1", "numpy", "scipy"),
-}
-_FIRST: dict[str, tuple[str, ...]] = {"pecos": ("numpy==1.26.4", "scipy==1.13.1", "scikit-learn>=1.4")}
+#: Name -> where its class is: our adapters, and those that installed packages declare.
+PEERS = Registry(
+    PEERS_GROUP,
+    {
+        "omikuji": "umpteen.comparing.child:Omikuji",
+        "napkinxc": "umpteen.comparing.child:NapkinXC",
+        "pecos": "umpteen.comparing.child:Pecos",
+        "liblinear": "umpteen.comparing.child:Liblinear",
+        "sklearn": "umpteen.comparing.child:Sklearn",
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Contestant:
     def check(self) -> None:
         """Raises for settings the method does not have. Peers check their own settings."""
         if self.is_peer:
+            peer_class(self.program)
             return
         cls = method_class(self.program)
         for name in ("threads", "engine"):
@@ -111,25 +118,37 @@ def peers_root() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "umpteen" / "peers"
 
 
+def peer_class(peer: str) -> type[Program]:
+    """A peer's adapter, by name."""
+    if peer not in PEERS:
+        raise ParamError(f"peer must be one of {', '.join(PEERS)}, but is {peer!r}")
+    try:
+        cls = import_object(PEERS[peer])
+    except (ImportError, AttributeError) as error:
+        raise ParamError(f"peer {peer} cannot be used: {PEERS[peer]} cannot be imported: {error}") from error
+    if not (isinstance(cls, type) and issubclass(cls, Program)):
+        raise ParamError(
+            f"peer {peer} must be a class derived from {Program.__module__}.Program, but is {cls!r:.100}"
+        )
+    return cls
+
+
 def peer_python(peer: str, root: Path | None = None) -> Path:
     """The interpreter of a peer's environment, whether it exists or not."""
+    if peer in PEERS and not peer_class(peer).packages:
+        return Path(sys.executable)
     place = (peers_root() if root is None else root) / peer
     return place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def check_peer(peer: str) -> None:
-    """Raises unless there is a peer of this name."""
-    if peer not in PEERS:
-        raise ParamError(f"peer must be one of {', '.join(PEERS)}, but is {peer!r}")
-
-
 def create_environment(peer: str, root: Path | None = None) -> Path:
     """Makes or completes a peer's environment and returns its interpreter. CalledProcessError has pip's output."""
-    check_peer(peer)
-    python = peer_python(peer, root)
+    cls, python = peer_class(peer), peer_python(peer, root)
+    if not cls.packages:
+        return python
     commands = [[sys.executable, "-m", "venv", str(python.parent.parent)]] if not python.exists() else []
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    commands += [[*pip, *packages] for packages in (_FIRST.get(peer, ()), PEERS[peer]) if packages]
+    commands += [[*pip, *packages] for packages in (cls.packages_before, cls.packages) if packages]
     for command in commands:
         subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return python

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime
+import inspect
 import itertools
 import json
 import os
@@ -33,7 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import __version__, _native
-from umpteen.comparing.programs import BASELINE, Contestant, peer_python
+from umpteen.comparing.child import Program, Umpteen
+from umpteen.comparing.programs import BASELINE, Contestant, peer_class, peer_python
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import write_bytes
 from umpteen.data.matrix import Csr
@@ -241,7 +243,7 @@ def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions
     place.mkdir(parents=True)
     params = contestant.params if contestant.is_peer else {"method": contestant.program, **contestant.params}
     job = {
-        "program": contestant.program if contestant.is_peer else "umpteen",
+        **_where(contestant),
         "params": params,
         "data": str(data.resolve()),
         "out": str(place.resolve()),
@@ -268,6 +270,15 @@ def _run(contestant: Contestant, data: Path, place: Path, conditions: Conditions
     if error is not None:
         return _failed(error)
     return {"status": "done", **json.loads((place / "measured.json").read_text())}
+
+
+def _where(contestant: Contestant) -> dict[str, str | None]:
+    """The class of a program, and the file it is in unless that is child.py."""
+    if not contestant.is_peer:
+        return {"program": f"{Umpteen.__module__}:{Umpteen.__name__}", "file": None}
+    cls = peer_class(contestant.program)
+    file = None if cls.__module__ == Program.__module__ else inspect.getfile(cls)
+    return {"program": f"{cls.__module__}:{cls.__name__}", "file": file}
 
 
 def _call(command: list[str], environment: dict[str, str], place: Path, conditions: Conditions) -> str | None:

@@ -6,7 +6,9 @@
     "NAME:ARGUMENT"                 what an installed package declares as an entry point of `umpteen.encoders`
     a function                      from a list of texts to an array with a row for each
 
-The first two are held by the model. Of the others it keeps a fingerprint.
+The first two are held by the model. Of the others it keeps a fingerprint, and has to be opened with the encoder
+again; but one that a package declares is found by its name, if it has an attribute `opens_by_name` that is True. It
+says that nothing bad can come of an argument that a stranger's model names: no path is read, nothing is fetched.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
-from umpteen.extensions import Registry, import_object
+from umpteen.extensions import ENCODERS_GROUP, Registry, declared, import_object
 from umpteen.params import Parameters, check_count
 from umpteen.storage.store import Part
 from umpteen.text.outside import OutsideEncoder
@@ -33,7 +35,7 @@ from umpteen.text.vectors import to_unit_length
 HELD: dict[str, type[SvdEncoder | StaticEncoder]] = {"svd": SvdEncoder, "static": StaticEncoder}
 #: Encoders by name, those that installed packages declare included: called with what follows the colon.
 ENCODERS = Registry(
-    "umpteen.encoders",
+    ENCODERS_GROUP,
     {
         "svd": "umpteen.text.svd:SvdEncoder",
         "static": "umpteen.text.static:StaticEncoder",
@@ -230,9 +232,20 @@ class Encoding(Parameters):
 
 def _need_encoder(name: str, given: Any) -> Any:
     given = given if given is not None else os.environ.get(VARIABLE)
+    if given is None and _opens_by_name(name):
+        return name
     if given is None:
         raise ModelFormatError(
             f"the model needs the encoder it was trained with, {name!r:.200}, and does not hold it; give it with "
             f"umpteen.load(…, encoder=…), or, on the command line, with the environment variable {VARIABLE}"
         )
     return given
+
+
+def _opens_by_name(name: str) -> bool:
+    """Whether an installed package declares the encoder, and says that any argument a model names is safe."""
+    place = declared(ENCODERS_GROUP).get(name.partition(":")[0])
+    try:
+        return place is not None and getattr(import_object(place), "opens_by_name", False) is True
+    except (ImportError, AttributeError):
+        return False

@@ -10,8 +10,10 @@ import scipy.sparse as sp
 from umpteen.plugin import (
     Estimate,
     LabelWeights,
+    OneOf,
     OneVsRest,
     Resources,
+    Space,
     TrainingData,
     check_number,
     count_weights_bound,
@@ -30,6 +32,8 @@ class Rocchio(OneVsRest):
     """
 
     name: ClassVar[str] = "rocchio"
+    #: What `umpteen tune` tries.
+    tuning_space: ClassVar[Space] = Space({"beta": OneOf((0.0, 0.25, 0.5, 1.0)), "power": OneOf((1.0, 0.5))})
 
     def __init__(
         self, beta=0.5, normalize=True, tfidf=False, power=1.0, weight_type="float16", labels_per_shard=None,
