@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import os
 import shutil
+import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +19,7 @@ from hypothesis import strategies as st
 
 import umpteen
 from umpteen.data.cbor import decode_cbor
-from umpteen.errors import DataError, ModelCorruptError, UmpteenError
+from umpteen.errors import DataError, MemoryLimitError, ModelCorruptError, UmpteenError
 from umpteen.models.label_tree import LINKS, LabelTreeModel, TreePart
 
 HERE = Path(__file__).parent / "peers" / "omikuji"
@@ -114,6 +118,116 @@ def test_what_is_no_model_is_refused(damage, message, tmp_path):
     damage(tmp_path / "m")
     with pytest.raises(DataError, match=message):
         umpteen.TrainedModel.from_omikuji(tmp_path / "m")
+
+
+def to_cbor(value) -> bytes:
+    """The bytes of a value, of the kinds that a tree has."""
+    if isinstance(value, float):
+        return b"\xfa" + struct.pack(">f", value)
+    if isinstance(value, int):
+        return (
+            bytes([0x1B]) + value.to_bytes(8, "big")
+            if value >= 0
+            else bytes([0x3B]) + (-1 - value).to_bytes(8, "big")
+        )
+    if isinstance(value, str):
+        return bytes([0x60 | len(value)]) + value.encode()
+    if isinstance(value, list):
+        return b"\x9b" + len(value).to_bytes(8, "big") + b"".join(map(to_cbor, value))
+    return bytes([0xA0 | len(value)]) + b"".join(to_cbor(part) for pair in value.items() for part in pair)
+
+
+def leaf(labels, n_features=40, **weights):
+    """A leaf whose labels have one weight each, of feature 3."""
+    n = len(labels)
+    sparse = {
+        "outer_dim": n_features + 1, "inner_dim": n, "outer_inds": [3], "indptr": [0, n],
+        "inner_inds": list(range(n)), "data": [0.5] * n,
+    }  # fmt: skip
+    return {"Leaf": {"labels": labels, "weights": {"Sparse": sparse | weights}}}
+
+
+def write_model(place, root, n_features=40):
+    place.mkdir()
+    (place / "settings.json").write_text(json.dumps({"n_features": n_features, "classifier_loss_type": "Hinge"}))
+    (place / "tree0.cbor").write_bytes(to_cbor(root))
+    return place
+
+
+def test_nothing_is_as_long_as_the_features_a_file_claims(tmp_path):
+    n_features = 2**31 - 2
+    leaves = [leaf([2 * i, 2 * i + 1], n_features) for i in range(50)]
+    weights = leaf(list(range(50)), n_features)["Leaf"]["weights"]
+    place = write_model(tmp_path / "m", {"Branch": {"weights": weights, "children": leaves}}, n_features)
+    tracemalloc.start()
+    try:
+        model = umpteen.TrainedModel.from_omikuji(place)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert (model.n_features, model.n_labels) == (n_features, 100)
+
+
+def test_a_written_tree_answers(tmp_path):
+    model = umpteen.TrainedModel.from_omikuji(write_model(tmp_path / "m", leaf([1, 0], data=[0.5, -0.5])))
+    X = sp.csr_matrix(([1.0], ([0], [3])), (1, 40), dtype=np.float32)
+    labels, scores = model.predict_topk(X, 2)
+    assert labels.tolist() == [[1, 0]]
+    assert scores[0] == pytest.approx([-(0.5**2), -(1.5**2)], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("root", "message"),
+    [
+        (leaf([2**32 + 5]), "a label must be from 0 to"),
+        (leaf([-1]), "a label must be from 0 to"),
+        (leaf([0.5]), "a label must be a whole number"),
+        (leaf([0], outer_inds=[41]), "a feature of a node must be from 0 to 40"),
+        (leaf([0], outer_inds=[2**62]), "a feature of a node must be from 0 to 40"),
+        (leaf([0, 1], outer_inds=[3, 3], indptr=[0, 1, 2]), "features of a node must rise"),
+        (leaf([0], inner_inds=[1]), "a child must be from 0 to 0"),
+        (leaf([0], indptr=[0, 2**40]), "an offset must be from 0 to 1"),
+        (leaf([0], indptr=[0.0, math.inf]), "an offset must be a whole number"),
+        (leaf([0], outer_dim=2**62), "weights must be 41 x 1, but are 4611686018427387904 x 1"),
+        (leaf([0], data=[math.nan]), "weights must be finite"),
+        (leaf([0], outer_inds=[40], data=[math.inf]), "weights must be finite"),
+    ],
+)
+def test_trees_that_are_written_by_hand_are_refused(root, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        umpteen.TrainedModel.from_omikuji(write_model(tmp_path / "m", root))
+
+
+def test_a_label_that_no_memory_holds_is_refused(tmp_path, monkeypatch):
+    place = write_model(tmp_path / "m", leaf([2**31 - 2]))
+    monkeypatch.setattr("umpteen.memory.available_memory", lambda: 10**9)
+    with pytest.raises(MemoryLimitError, match="has a label 2147483646"):
+        umpteen.TrainedModel.from_omikuji(place)
+
+
+@pytest.mark.parametrize(
+    "n_features", ["1e400", "1" + "0" * 5000, "true", "40.5", '"40"', "-1", "4294967296", "[" * 100_000]
+)
+def test_settings_are_checked(n_features, tmp_path):
+    place = write_model(tmp_path / "m", leaf([0]))
+    (place / "settings.json").write_text(f'{{"classifier_loss_type": "Hinge", "n_features": {n_features}}}')
+    with pytest.raises(DataError, match=r"settings\.json"):
+        umpteen.TrainedModel.from_omikuji(place)
+
+
+@pytest.mark.parametrize("name", ["settings.json", "tree0.cbor"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory"])
+def test_only_plain_files_are_opened(name, kind, tmp_path):
+    place = write_model(tmp_path / "m", leaf([0]))
+    (place / name).rename(tmp_path / name)
+    if kind == "pipe":
+        os.mkfifo(place / name)
+    elif kind == "link":
+        (place / name).symlink_to(tmp_path / name)
+    else:
+        (place / name).mkdir()
+    with pytest.raises(DataError, match=f"must be a regular file, but is a {kind}"):
+        umpteen.TrainedModel.from_omikuji(place)
 
 
 def test_too_few_names_are_refused():
