@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import socket
+import time
 
 import numpy as np
 import pytest
@@ -160,6 +161,21 @@ def test_the_own_language_comes_before_others():
 def test_names_always_differ(pairs):
     vocabulary = Vocabulary.build([Concept("", [Term(name, "", "preferred")], notation) for name, notation in pairs])
     assert len(set(vocabulary.names())) == len(pairs)
+
+
+def test_very_many_concepts_may_share_a_name():
+    n = 20_000  # the numbers that would tell the first half apart are names of the second
+    names = ["x"] * n + [f"x ({n + i})" for i in range(n)]
+    names[1] = names[2] = "y"
+    vocabulary = Vocabulary.build([Concept("", [Term(name, "", "preferred")]) for name in names])
+    began = time.process_time()
+    found = vocabulary.names()
+    assert time.process_time() - began < 5  # a look at every number for every concept takes a minute
+    assert [found[0], found[1], found[2], found[n - 1]] == ["x (0)", "y (1)", "y (2)", f"x ({n - 1})"]
+    shifted = Vocabulary.build([Concept("", [Term(name, "", "preferred")]) for name in ["z", *names[n:], *names[:n]]])
+    began = time.process_time()
+    assert len(set(shifted.names())) == 2 * n + 1
+    assert time.process_time() - began < 5
 
 
 def test_cycles_are_found_and_walked_once():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -181,13 +180,21 @@ class Vocabulary:
         for name in plain:
             taken[name] = taken.get(name, 0) + 1
         used = {name for name, count in taken.items() if count == 1}
-        return [name if taken[name] == 1 else self._distinct(i, name, used) for i, name in enumerate(plain)]
+        tried: dict[str, int] = {}
+        return [name if taken[name] == 1 else self._distinct(i, name, used, tried) for i, name in enumerate(plain)]
 
-    def _distinct(self, concept: int, name: str, used: set[str]) -> str:
+    def _distinct(self, concept: int, name: str, used: set[str], tried: dict[str, int]) -> str:
+        """`tried` has the number after the last one that was tried for each name: those below it are taken, and
+        looking at them again for every concept would take forever where very many share a name."""
         uri = self.uris[concept]
-        marks = (self.notations[concept], uri.replace("#", "/").rstrip("/").rsplit("/", 1)[-1], uri)
-        candidates = (f"{name} ({mark})" for mark in chain(marks, count(concept)) if mark != "")
-        found = next(candidate for candidate in candidates if candidate not in used)
+        for mark in (self.notations[concept], uri.replace("#", "/").rstrip("/").rsplit("/", 1)[-1], uri):
+            if mark and (found := f"{name} ({mark})") not in used:
+                break
+        else:
+            number = max(concept, tried.get(name, 0))
+            while (found := f"{name} ({number})") in used:
+                number += 1
+            tried[name] = number + 1
         used.add(found)
         return found
 
