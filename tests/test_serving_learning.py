@@ -15,7 +15,7 @@ import pytest
 
 import umpteen
 from umpteen.data.corrections import Correction
-from umpteen.errors import DataError, ModelError, ModelLockedError, ParamError
+from umpteen.errors import DataError, ModelChangedError, ModelError, ModelLockedError, ParamError
 from umpteen.learning import improve_model
 from umpteen.serving.app import make_app
 from umpteen.serving.settings import Settings
@@ -235,6 +235,25 @@ def test_a_model_that_was_replaced_meanwhile_is_not_overwritten(tags):
         improve_model(tags, replace)
     with pytest.raises(DataError, match="at least one correction"):
         improve_model(tags, lambda _: [])
+
+
+def test_the_lock_of_a_model_that_is_no_longer_there_does_not_count(tags, monkeypatch):
+    held = []
+
+    def lock_too_late(path):  # between the name's look-up and the lock, another learner replaces the model
+        handle = os.open(path, os.O_RDONLY)
+        held.append(handle)
+        tagger = umpteen.load(tags)
+        tagger.learn("a cod", ["fish"]).save(tags, overwrite=True)
+        return handle
+
+    monkeypatch.setattr("umpteen.learning.lock_directory", lock_too_late)
+    before = read_version(tags)
+    with pytest.raises(ModelChangedError, match="was replaced by somebody else just now; try again"):
+        improve_model(tags, lambda _: [Correction("cod", ["fish"])])
+    assert read_version(tags) != before
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(held[0])
 
 
 def test_a_label_that_is_not_there_is_named_with_its_neighbours(client):

@@ -105,7 +105,17 @@ def _locked(path: Path) -> Iterator[None]:
     """Holds the lock of a model directory, where the file system has locks."""
     handle = lock_directory(path) if path.is_dir() else None
     try:
+        if handle is not None and not _is_at(handle, path):  # another process holds the lock of the one that is there
+            raise ModelChangedError(f"{path}: was replaced by somebody else just now; try again")
         yield
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether a path still leads to a directory that is held."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except OSError:
+        return False
