@@ -102,6 +102,35 @@ def test_any_rows_come_back(tagger, cells, size, most_rows):
     assert [row[:2] for row in found[1:]] == rows
 
 
+@pytest.mark.parametrize("most", [100, 140, 200, 10_000])
+def test_a_row_for_each_label_takes_no_more_than_it_may(tagger, tmp_path, most):
+    data = write(ROWS)
+    tables = []
+
+    def one(*args, _label=label_piece, **options):
+        tables.append(_label(*args, **options))
+        return tables[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.test_pieces.label_piece", one)
+        if most == 100:
+            with pytest.raises(DataError, match=r"t\.csv:3: .* must have at most 100 characters in all here"):
+                label(tagger, data, 10_000, most_rows=10, layout="long", most_answer=most)
+        else:
+            out = label(tagger, data, 10_000, most_rows=10, layout="long", most_answer=most)
+            assert out == whole(tagger, data, tmp_path, layout="long")
+    assert len(tables) == {100: 1, 140: 4, 200: 3, 10_000: 1}[most]
+    assert all(len(piece.table) < 3 * most + 100 for piece in tables)
+
+
+def test_the_weights_of_fields_count_before_texts_are_made(tagger):
+    fields = Fields.make(["text^100"], None)
+    data = b"id,text\n" + b"1,wine tax\n" * 4
+    with pytest.raises(DataError, match=r"t\.csv:2: a text must have at most 700 characters here, but has 800"):
+        label(tagger, data, 1000, fields=fields, most_characters=700)
+    assert label(tagger, data, 1000, 9, fields=fields, most_answer=1700).count("wine tax") == 4
+
+
 def test_a_header_without_rows(tagger):
     assert label(tagger, b"id,text\n", 100).splitlines() == [
         "id,text,label_1,probability_1,label_2,probability_2,unknown_words"

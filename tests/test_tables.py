@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import subprocess
 import sys
+import threading
+import time
 
 import openpyxl
 import pyarrow as pa
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 
 import umpteen
 from umpteen.data.tables.fields import Fields
-from umpteen.data.tables.reading import open_table
+from umpteen.data.tables.reading import open_table, parse_csv
 from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding
 from umpteen.data.tables.writing import make_writer
 from umpteen.errors import DataError, ParamError
@@ -330,3 +333,53 @@ def test_a_spreadsheet_that_is_called_csv(tmp_path, start):
         DataError, match=r"a\.csv: a table of text must be CSV or TSV, but this is an? .*; save it as CSV"
     ):
         open_table(tmp_path / "a.csv")
+
+
+def test_a_header_of_very_many_columns(tmp_path):
+    names = [f"column{i}" for i in range(60_000)]
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join([*names, "text"]) + "\n" + ",".join(["1"] * 60_000 + ["wine"]) + "\n")
+    began = time.process_time()
+    corpus = umpteen.read_corpus(path, labels=None)
+    assert time.process_time() - began < 5  # each name beside each other takes a minute
+    assert corpus.texts == ["wine"]
+    path.write_text(",".join([*names, "column7"]) + "\n")
+    with pytest.raises(DataError, match="'column7' stands 2 times"):
+        umpteen.read_corpus(path, labels=None)
+
+
+def test_a_long_cell_is_read_while_another_table_is():
+    long = "x" * 200_000  # more than the csv module reads by default
+    first_is_in, second_is_in = threading.Event(), threading.Event()
+    found = {}
+
+    def first():
+        yield "a,b\n"
+        first_is_in.set()
+        assert second_is_in.wait(60)
+
+    def second():
+        yield "a,b\n"
+        second_is_in.set()
+        other.join()
+        yield f"{long},1\n"
+
+    before = csv.field_size_limit()
+    other = threading.Thread(target=lambda: found.update(first=list(parse_csv("a", first(), Dialect()))))
+    other.start()
+    assert first_is_in.wait(60)
+    assert list(parse_csv("b", second(), Dialect())) == [(1, ["a", "b"]), (2, [long, "1"])]
+    assert found["first"] == [(1, ["a", "b"])]
+    assert csv.field_size_limit() == before
+
+
+LETTERS = [chr(code) for code in range(0x400, 0x800)]
+
+
+def test_very_long_names_are_compared_with_none():
+    draw = random.Random(0)
+    short, long = ("".join(draw.choices(LETTERS, k=n)) for n in (8000, 1_600_000))
+    began = time.process_time()
+    assert find_nearest(short, [long]) == []
+    assert find_nearest("title", [long, "titel"]) == ["titel"]
+    assert time.process_time() - began < 5

@@ -5,20 +5,25 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-#: Candidates that are compared letter by letter, which takes long.
-_COMPARED = 200
+#: Candidates that are compared letter by letter, which takes long, and how long names may be: it takes as long as the
+#: product of their lengths.
+_COMPARED, _LONGEST = 200, 200
 
 
 def find_nearest(name: str, known: Iterable[str], n: int = 3) -> list[str]:
-    """At most `n` names that resemble one, best first. Case does not count.
+    """At most `n` names that resemble one, best first. Case does not count. Very long names resemble none.
 
     >>> find_nearest("Titel", ["id", "title", "abstract"])
     ['title']
     """
+    if len(name) > _LONGEST:
+        return []
     folded = name.casefold()
     wanted = _pieces(folded)
     by_shared: list[tuple[float, str]] = []
     for other in known:
+        if len(other) > _LONGEST:
+            continue
         found = _pieces(other.casefold())
         shared = len(wanted & found)
         if shared:

@@ -27,7 +27,7 @@ def command(
         list[str],
         typer.Argument(
             metavar="DIR…",
-            help="Model directories, the default one first; ID=DIR names one. A directory of model directories is "
+            help="Model directories, the default one first; ID=DIR names one. A directory of model directories "
             "holds versions: the last by name is served, or the one named in its file `current`.",
         ),
     ],

@@ -11,7 +11,7 @@ the table that already has such a name keeps it, and the new one is called sugge
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -79,7 +79,8 @@ class Answers:
             own = [f"{name}_{i}" for i in range(1, width + 1) for name in own]
         elif layout == "list":
             own = ["labels", "probabilities", *(f"{name}s" for name in facts), *reason]
-        self.columns = [_free(name, taken) for name in [*own, UNKNOWN]]
+        known = frozenset(taken)
+        self.columns = [_free(name, known) for name in [*own, UNKNOWN]]
         self._taken = frozenset(self.columns)
         #: Rows that have more labels than "wide" has columns.
         self.n_cut = 0
@@ -159,7 +160,7 @@ def escape_formula(cell: str) -> str:
     return f"'{cell}" if cell.startswith(FORMULA) else cell
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
+def _free(name: str, taken: Collection[str]) -> str:
     if name not in taken:
         return name
     if f"suggested_{name}" in taken:

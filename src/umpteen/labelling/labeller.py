@@ -14,6 +14,8 @@ from umpteen.tagger import Tagger
 
 #: Words that explain a label.
 _REASONS = 3
+#: What a cell counts beside its characters, when the size of an answer is bounded.
+_CELL = 16
 
 
 @dataclass
@@ -83,11 +85,20 @@ class Labeller:
             facts=None if (concepts := self.tagger.concepts_) is None else concepts.columns(),
         )  # fmt: skip
 
-    def answer(self, answers: Answers, rows: list[Row], texts: list[str]) -> list[Row]:
+    def answer(
+        self, answers: Answers, rows: list[Row], texts: list[str], most_characters: int | None = None
+    ) -> list[Row]:
+        """Rows with their labels: all of them, or as many as have so many characters in all, about, where each is
+        repeated for its labels."""
         vectors = self.tagger.vectorize(texts, threads=self.how["threads"])
         how = dict(self.how)
         labels, values = self.tagger.rank_rows(vectors, min_known=how.pop("min_known"), **how)
         given = (labels >= 0).sum(axis=1)
+        if self.layout == "long" and most_characters is not None:
+            sizes = np.array([_size(row) for row in rows], np.int64) * np.maximum(given, 1)
+            n = int((np.cumsum(sizes) <= most_characters).sum())
+            rows, texts, vectors, given = rows[:n], texts[:n], vectors.take(slice(n)), given[:n]
+            labels, values = labels[:n], values[:n]
         self.done.n_rows += len(rows)
         self.done.n_labels += int(given.sum())
         self.done.n_without += int((given == 0).sum())
@@ -106,3 +117,8 @@ class Labeller:
         """The strongest words for a label."""
         found = self.tagger.explain_row(text, row, label).words
         return ", ".join(word for word, value in found[:_REASONS] if value > 0)
+
+
+def _size(row: Row) -> int:
+    """The characters of a row, and some for each cell."""
+    return sum(len(cell) + _CELL for cell in row.values() if isinstance(cell, str))

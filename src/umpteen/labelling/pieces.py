@@ -86,6 +86,7 @@ def label_piece(
     fields: Fields | None = None,
     most_rows: int,
     most_characters: int,
+    most_answer: int | None = None,
     escape_formulas: bool = False,
     language: str | None = None,
 ) -> Piece:
@@ -103,6 +104,10 @@ def label_piece(
         That of the table, for messages.
     most_characters
         How long the text of a row may be.
+    most_answer
+        How many characters the texts may have, each field as often as it counts, and the answer, about, in the layout
+        that repeats a row for each of its labels: there a small piece can become a thousand times as large. Rows that
+        are too much are left for the next piece.
     escape_formulas, language
         As for `label_file`.
     """
@@ -120,19 +125,33 @@ def label_piece(
     fields = (fields or tagger.fields_ or Fields.make()).unlabelled()
     fields = fields.check_columns(reader.columns, f"{name}:1")
     rows, consumed, line = reader.take(most_rows)
-    texts = [fields.read_texts(row, f"{name}:{number}") for number, row in rows]
-    for (number, _), text in zip(rows, texts, strict=True):
-        if len(text) > most_characters:
+    texts: list[str] = []
+    size = 0
+    for number, row in rows:
+        n = fields.count_characters(row)
+        if n > most_characters:
             raise DataError(
-                f"{name}:{number}: a text must have at most {most_characters} characters here, but has {len(text)}"
+                f"{name}:{number}: a text must have at most {most_characters} characters here, but has {n}"
             )
+        size += n
+        if texts and most_answer is not None and size > most_answer:
+            break
+        texts.append(fields.read_texts(row, f"{name}:{number}"))
     answers = labeller.plan(reader.columns)
     out = io.BytesIO()
     format = "tsv" if cursor.delimiter == "\t" else "csv"
     columns = [*reader.columns, *answers.columns]
     writer = make_writer(format, out, columns, dialect=reader.dialect, begun=not first)
     if rows:
-        writer.write(labeller.answer(answers, [row for _, row in rows], texts))
+        writer.write(labeller.answer(answers, [row for _, row in rows[: len(texts)]], texts, most_answer))
+        if not labeller.done.n_rows:
+            raise DataError(
+                f"{name}:{rows[0][0]}: a row with its labels in lines of their own must have at most {most_answer} "
+                "characters in all here, but has more; ask for fewer labels or another layout"
+            )
+        if labeller.done.n_rows < len(rows):
+            line = rows[labeller.done.n_rows][0]
+            consumed = reader.size_before(line)
     writer.finish()
     labeller.done.n_cut = answers.n_cut
     after = Cursor(cursor.header_bytes, cursor.encoding, cursor.delimiter, line)
@@ -175,11 +194,13 @@ class _Reader:
         if encoding == "utf-16":  # the mark that says which of the two stands before the header
             encoding = "utf-16-be" if data.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
         self._encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+        self._lines: list[str] = []
 
     def take(self, most: int) -> tuple[list[tuple[int, dict[str, Any]]], int, int]:
         """The first rows with their numbers, the bytes they take, and the number of the line after them."""
         first = self._cursor.line
         lines = list(decode_lines(self._name, [self._data], self._encoding, number=max(first, 2), whole=self._last))
+        self._lines = lines
         found: list[tuple[int, list[str]]] = []
         end: int | None = None  # the line before which the rows that are taken end
         try:
@@ -198,4 +219,8 @@ class _Reader:
         rows = [(number, to_row(self._name, self.columns, number, cells)) for number, cells in found]
         if end is None:
             return rows, len(self._data), first + len(lines)
-        return rows, len("".join(lines[: end - first]).encode(self._encoding)), end
+        return rows, self.size_before(end), end
+
+    def size_before(self, line: int) -> int:
+        """The bytes of the lines before one, of those that were read."""
+        return len("".join(self._lines[: line - self._cursor.line]).encode(self._encoding))

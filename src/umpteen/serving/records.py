@@ -28,7 +28,7 @@ def join_record(document: Any, fields: Fields | None, most: int, place: str) -> 
         raise _refuse(f"{field} must stand alone, but text or features are there too", field)
     if fields is None:
         raise _refuse(f"{field} cannot be taken: this model does not know which fields it was trained on", field)
-    size = sum(len(document.record.get(name) or "") * weight for name, weight in fields.texts.items())
+    size = fields.count_characters(document.record)
     if size > most:
         message = f"{field} must have at most {most} characters, each field as often as it counts, but has {size}"
         raise Problem(413, "text_too_long", message, field=field)

@@ -114,6 +114,7 @@ def label_table(model: OpenModel, query: TableQuery, body: bytes, settings: Sett
         fields=Fields.make(query.text, None, words=_WORDS) if query.text else None,
         most_rows=settings.max_documents,
         most_characters=settings.max_characters,
+        most_answer=2 * settings.max_body_bytes,
         escape_formulas=query.escape_formulas,
         language=query.language,
     )

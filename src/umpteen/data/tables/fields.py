@@ -129,11 +129,12 @@ class Fields:
         fields = self
         if self.labels == ("labels",) and "labels" not in columns and ANNIF_CSV in columns:
             fields = replace(self, labels=(ANNIF_CSV,), delimiter=" ")
+        known = set(columns)
         for name in fields.names:
-            if name not in columns:
-                shown = ", ".join(map(repr, list(columns)[:50]))
+            if name not in known:
+                shown = ", ".join(map(show, list(columns)[:50]))
                 hint = did_you_mean(name, map(str, columns)) or f"; {self._parameter(name)} names another"
-                raise DataError(f"{where}: there must be a column {name!r}, but the columns are {shown}{hint}")
+                raise DataError(f"{where}: there must be a column {show(name)}, but the columns are {shown}{hint}")
         return fields
 
     def _parameter(self, name: str) -> str:
@@ -144,6 +145,11 @@ class Fields:
 
     def read(self, row: Mapping[str, Any], where: str) -> Record:
         return Record(self.read_texts(row, where), [] if self.labels is None else self.read_all_labels(row, where))
+
+    def count_characters(self, row: Mapping[str, Any]) -> int:
+        """How long the text of a row is, without making it: a field that counts three times is there three times."""
+        texts = ((row.get(name), weight) for name, weight in self.texts.items())
+        return sum(len(text) * weight for text, weight in texts if isinstance(text, str))
 
     def read_texts(self, row: Mapping[str, Any], where: str) -> str:
         """The texts of a row, joined; one with a weight as many times. Of several fields, it knows their places."""
@@ -187,7 +193,7 @@ class Fields:
     def _lacks(self, row: Mapping[str, Any], name: str, where: str) -> DataError:
         if name == ANNIF_CSV:
             return DataError(f"{where}: subjects must follow the text and a tab, but there is no tab")
-        known = ", ".join(repr(key) for key in list(row)[:20]) or "none"
+        known = ", ".join(map(show, list(row)[:20])) or "none"
         hint = did_you_mean(name, map(str, list(row)[:200]))
         return DataError(f"{where}: there must be a field {name!r}, but the fields are {known}{hint}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -19,11 +20,13 @@ from umpteen.data.tables.columns import hint_title, name_columns
 from umpteen.data.tables.fields import ANNIF_CSV, Fields, show
 from umpteen.data.tables.lines import STANDARD_INPUT, decode_lines, parse_json_lines, read_pieces
 from umpteen.data.tables.sniffing import (
+    LONGEST_CELL,
     Dialect,
     check_encoding,
     find_delimiter,
     find_encoding,
     find_quote,
+    long_cells,
     refuse_binary,
 )
 from umpteen.errors import DataError, ParamError
@@ -42,8 +45,6 @@ _SUFFIXES = {
 SAMPLE = 1 << 20
 SAMPLE_CHARACTERS = 1 << 16
 _ROWS = 1024  # taken from a CSV reader at once
-#: What a cell may hold, so that a quote that is never closed does not take the rest of a large file into memory.
-_LONGEST_CELL = 1 << 27
 
 _UNCLOSED = "unexpected end of data"  # in the words of the csv module
 
@@ -234,11 +235,11 @@ def read_header(path: PathLike, first: tuple[int, list[str]] | None) -> list[str
         raise DataError(f"{path}: there must be a header with the names of the columns, but the file is empty")
     number, header = first
     header = name_columns(header, f"{path}:{number}")
-    twice = [name for i, name in enumerate(header) if name in header[:i]]
-    if twice:
+    twice = next((name for name, times in Counter(header).items() if times > 1), None)
+    if twice is not None:
         raise DataError(
-            f"{path}:{number}: a column's name may stand once in the header, but {twice[0]!r} stands "
-            f"{header.count(twice[0])} times"
+            f"{path}:{number}: a column's name may stand once in the header, but {show(twice)} stands "
+            f"{header.count(twice)} times"
         )
     return header
 
@@ -277,21 +278,18 @@ def parse_csv(
     more = True
     while more:
         rows = []
-        # The module refuses long fields by default; its limit is global, so it is raised only while we read.
-        limit = csv.field_size_limit(_LONGEST_CELL)
         try:
-            for _ in range(_ROWS):
-                number = reader.line_num + first
-                cells = next(reader, None)
-                if cells is None:
-                    more = False
-                    break
-                if cells:
-                    rows.append((number, cells))
+            with long_cells():
+                for _ in range(_ROWS):
+                    number = reader.line_num + first
+                    cells = next(reader, None)
+                    if cells is None:
+                        more = False
+                        break
+                    if cells:
+                        rows.append((number, cells))
         except csv.Error as error:
             problem, more = error, False
-        finally:
-            csv.field_size_limit(limit)
         yield from rows
     if problem is not None:
         message = f"{path}:{number}: not valid CSV ({_explain(str(problem), dialect)})"
@@ -304,7 +302,7 @@ def _explain(message: str, dialect: Dialect) -> str:
     if message == _UNCLOSED:
         return f"a {dialect.quote} opens a cell here and is never closed"
     if message.startswith("field larger"):
-        return f"a cell must have at most {_LONGEST_CELL:,} characters; perhaps a {dialect.quote} is never closed"
+        return f"a cell must have at most {LONGEST_CELL:,} characters; perhaps a {dialect.quote} is never closed"
     return message
 
 

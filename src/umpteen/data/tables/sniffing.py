@@ -9,9 +9,13 @@ quotes      ', if the cells of the header stand in these; else "
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from umpteen.data.files import PathLike
@@ -29,6 +33,8 @@ _ENCODINGS = {
     "cp1252": "Windows-1252",
     "latin-1": "Latin-1",
 }
+#: What a cell may hold, so that a quote that is never closed does not take the rest of a large file into memory.
+LONGEST_CELL = 1 << 27
 #: Lines that show which delimiter it is.
 _LINES = 200
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
@@ -133,11 +139,35 @@ def _widths(text: str, delimiter: str) -> list[int]:
         io.StringIO("\n".join(lines[:_LINES]), newline=""), delimiter=delimiter, quotechar=quote, strict=True
     )
     widths: list[int] = []
-    limit = csv.field_size_limit(max(len(text), 1))
-    try:
+    with long_cells(), contextlib.suppress(csv.Error):
+        # An error: cut off within quotes, or not this delimiter. What was read so far decides.
         widths.extend(len(cells) for cells in reader if cells)
-    except csv.Error:
-        pass  # cut off within quotes, or not this delimiter: what was read so far decides
-    finally:
-        csv.field_size_limit(limit)
     return widths
+
+
+class _Limit:
+    """The csv module's limit of a cell, which is one for the whole process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._before = 0
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        with self._lock:
+            if self._readers == 0:
+                self._before = csv.field_size_limit(LONGEST_CELL)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if self._readers == 0:
+                    csv.field_size_limit(self._before)
+
+
+#: Lets the csv module read cells of up to `LONGEST_CELL` characters, in a block. The limit is what it was before as
+#: soon as no thread is in such a block: one that left first must not lower it for the others.
+long_cells = _Limit().raised
