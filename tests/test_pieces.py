@@ -84,6 +84,13 @@ def test_pieces_of_any_size_make_the_table_that_predict_writes(tagger, tmp_path,
     assert label(tagger, data, size) == whole(tagger, data, tmp_path)
 
 
+def test_a_first_line_that_names_the_delimiter(tagger, tmp_path):
+    for line in ("sep=;\r\n", "sep=|\r\n"):
+        data = line.encode() + write(ROWS, line[4])
+        for size in (70, 10_000):
+            assert label(tagger, data, size) == whole(tagger, data, tmp_path)
+
+
 def test_tabs_stay_tabs(tagger):
     assert label(tagger, write(ROWS, "\t"), 50).startswith("id\ttext\tlabel_1\tprobability_1")
 

@@ -97,11 +97,36 @@ def test_a_byte_far_down_is_refused_with_its_line(tmp_path):
         ('a,b\n1,2\n"3,4\n5,6\n', r":3: not valid CSV \(a . opens a cell here and is never closed\)"),
         ("a,b\n1,2\n1,\0\n", r":3: a table must not hold a NUL character, but character 3 is one"),
         ("a,b,a\n", r":1: a column's name may stand once in the header, but 'a' stands 2 times"),
+        ("sep=;\na;b\n1;2\n1\n", r":4: there must be 2 columns as in the header, but are 1"),
+        ("a,b\r1,2\r", r":1: not valid CSV \(a carriage return stands alone, as in files of old Macs"),
     ],
 )
 def test_bad_tables(tmp_path, content, message):
     with pytest.raises(DataError, match=r"a\.csv" + message):
         cells(write(tmp_path, content))
+
+
+@pytest.mark.parametrize("first", ["sep=;\n", '"sep=;"\r\n', "SEP=;\n"])
+def test_a_first_line_may_name_the_delimiter(tmp_path, first):
+    """Programs write it for Excel; the commas here would win otherwise."""
+    path = write(tmp_path, f"{first}a;b\n1,2,3;x\n1,2,3;y\n")
+    assert open_table(path).columns == ["a", "b"]
+    assert cells(path) == [["1,2,3", "x"], ["1,2,3", "y"]]
+    assert open_table(path).dialect.delimiter == ";"
+    assert cells(write(tmp_path, "sep=;,b\n1,2\n")) == [["1", "2"]]  # a column of this name
+
+
+def test_messages_show_the_beginning_of_long_names(tmp_path):
+    path = write(tmp_path, f"{'x' * 100_000},{'y' * 100_000}\n1,2\n")
+    with pytest.raises(DataError, match="there must be a column 'text'") as failed:
+        open_table(path).check_fields(Fields.make())
+    assert len(str(failed.value)) < 500
+
+
+def test_a_parquet_file_with_two_columns_of_one_name(tmp_path):
+    pa.parquet.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: a column's name may stand once .*'text' stands 2 times"):
+        open_table(tmp_path / "a.parquet")
 
 
 def test_long_cells_and_headers_alone(tmp_path):

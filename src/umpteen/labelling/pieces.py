@@ -24,7 +24,7 @@ from umpteen.data.tables.reading import (
     read_header,
     to_row,
 )
-from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding, find_quote, refuse_binary
+from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding, find_quote, refuse_binary, skip_sep
 from umpteen.data.tables.writing import make_writer
 from umpteen.errors import DataError, ParamError
 from umpteen.labelling.labeller import Labelled, Labeller
@@ -163,16 +163,18 @@ def _find_header(data: bytes, name: str, last: bool) -> Cursor | None:
     refuse_binary(name, data)
     encoding = find_encoding(data[:SAMPLE])
     lines = list(decode_lines(name, [data], encoding, whole=last))
-    delimiter = find_delimiter("".join(lines)[:SAMPLE_CHARACTERS])
-    dialect = Dialect(delimiter, find_quote(lines[0] if lines else "", delimiter), encoding)
-    rows = parse_csv(name, lines, dialect)
+    named, own = skip_sep(lines)
+    delimiter = named or find_delimiter("".join(own)[:SAMPLE_CHARACTERS])
+    dialect = Dialect(delimiter, find_quote(own[0] if own else "", delimiter), encoding)
+    first = 1 + len(lines) - len(own)
+    rows = parse_csv(name, own, dialect, first)
     try:
         header = next(rows, None)
         second = None if header is None else next(rows, None)
     except UnclosedQuoteError as error:
         if last:
             raise
-        if error.number == 1:
+        if error.number == first:
             return None
         second = (error.number, [])
     if second is None and not last:
@@ -188,7 +190,7 @@ class _Reader:
     def __init__(self, data: bytes, cursor: Cursor, name: str, last: bool) -> None:
         self._cursor, self._name, self._last = cursor, name, last
         self._data, encoding = data[cursor.header_bytes :], cursor.encoding
-        head = list(decode_lines(name, [data[: cursor.header_bytes]], encoding))
+        _, head = skip_sep(list(decode_lines(name, [data[: cursor.header_bytes]], encoding)))
         self.dialect = Dialect(cursor.delimiter, find_quote(head[0] if head else "", cursor.delimiter), encoding)
         self.columns = read_header(name, next(parse_csv(name, head, self.dialect), None))
         if encoding == "utf-16":  # the mark that says which of the two stands before the header

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from umpteen.data.files import PathLike
-from umpteen.data.tables.columns import hint_title, name_columns
+from umpteen.data.tables.columns import hint_title, name_columns, refuse_twins
 from umpteen.errors import DataError, MissingExtraError
 
 _ROWS = 1024
@@ -34,6 +34,7 @@ def parquet_rows(path: PathLike) -> tuple[list[str], Any, int, NumberedRows]:
             schema, n_rows = file.schema_arrow, file.metadata.num_rows
     except (pyarrow.lib.ArrowException, *_BAD_PARQUET) as error:
         _fail(path, "Parquet", error)
+    refuse_twins(schema.names, str(path))
     return list(schema.names), schema, n_rows, _iter_parquet(path, pyarrow)
 
 
@@ -78,11 +79,7 @@ def excel_rows(path: PathLike) -> tuple[list[str], int | None, NumberedRows]:
     if not header:
         raise DataError(f"{path}: there must be a header with the names of the columns, but the first sheet is empty")
     header = name_columns(header, f"{path}: row 1")
-    for i, name in enumerate(header):
-        if name in header[:i]:
-            raise DataError(
-                f"{path}: row 1: each column must have a name of its own, but column {i + 1} is {name!r:.100}"
-            )
+    refuse_twins(header, f"{path}: row 1")
     n_rows = None if sheet.max_row is None else sheet.max_row - 1
     return header, n_rows, _iter_excel(path, book, cells, header)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from umpteen.errors import DataError
@@ -20,6 +21,18 @@ def name_columns(header: Sequence[str], where: str) -> list[str]:
     if len(header) > 1 and n_named < len(header) - n_named:
         raise DataError(f"{where}: most columns must have names, but {len(header) - n_named} have none{_TITLE}")
     return [name if name.strip() or len(header) == 1 else f"column_{i}" for i, name in enumerate(header, start=1)]
+
+
+def refuse_twins(header: Sequence[str], where: str) -> None:
+    """Refuses a header in which a name stands twice.
+
+    >>> refuse_twins(["id", "title", "id"], "a.csv:1")
+    Traceback (most recent call last):
+    umpteen.errors.DataError: a.csv:1: a column's name may stand once in the header, but 'id' stands 2 times
+    """
+    name, n = max(Counter(header).items(), key=lambda pair: pair[1], default=("", 0))
+    if n > 1:
+        raise DataError(f"{where}: a column's name may stand once in the header, but {name!r:.100} stands {n} times")
 
 
 def hint_title(header: Sequence[str]) -> str:

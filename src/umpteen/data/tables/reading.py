@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from umpteen.data.files import COMPRESSED_SUFFIXES, PathLike
 from umpteen.data.tables.columnar import cell_text, excel_rows, parquet_rows
-from umpteen.data.tables.columns import hint_title, name_columns
+from umpteen.data.tables.columns import hint_title, name_columns, refuse_twins
 from umpteen.data.tables.fields import ANNIF_CSV, Fields, show
 from umpteen.data.tables.lines import STANDARD_INPUT, decode_lines, parse_json_lines, read_pieces
 from umpteen.data.tables.sniffing import (
@@ -28,6 +27,7 @@ from umpteen.data.tables.sniffing import (
     find_quote,
     long_cells,
     refuse_binary,
+    skip_sep,
 )
 from umpteen.errors import DataError, ParamError
 
@@ -151,6 +151,7 @@ class Table:
             size += len(line)
             if size >= SAMPLE_CHARACTERS:
                 break
+        named, first = skip_sep(first) if self.format == "csv" else (None, first)
         lines = chain(first, lines)
         sample = "".join(first)
         header = first[0] if first else ""
@@ -164,9 +165,9 @@ class Table:
                 self.dialect = Dialect("\t", "", encoding)
                 return _annif_rows(self.path, lines)
         else:
-            delimiter = find_delimiter(sample)
+            delimiter = named or find_delimiter(sample)
         self.dialect = Dialect(delimiter, find_quote(header, delimiter), encoding)
-        rows = parse_csv(self.path, lines, self.dialect)
+        rows = parse_csv(self.path, lines, self.dialect, 2 if named else 1)
         self.columns = read_header(self.path, next(rows, None))
         return _to_rows(self.path, self.columns, rows)
 
@@ -235,12 +236,7 @@ def read_header(path: PathLike, first: tuple[int, list[str]] | None) -> list[str
         raise DataError(f"{path}: there must be a header with the names of the columns, but the file is empty")
     number, header = first
     header = name_columns(header, f"{path}:{number}")
-    twice = next((name for name, times in Counter(header).items() if times > 1), None)
-    if twice is not None:
-        raise DataError(
-            f"{path}:{number}: a column's name may stand once in the header, but {show(twice)} stands "
-            f"{header.count(twice)} times"
-        )
+    refuse_twins(header, f"{path}:{number}")
     return header
 
 
@@ -303,6 +299,10 @@ def _explain(message: str, dialect: Dialect) -> str:
         return f"a {dialect.quote} opens a cell here and is never closed"
     if message.startswith("field larger"):
         return f"a cell must have at most {LONGEST_CELL:,} characters; perhaps a {dialect.quote} is never closed"
+    if message.startswith("new-line character"):
+        return (
+            "a carriage return stands alone, as in files of old Macs; save it with other line ends, or quote the cell"
+        )
     return message
 
 

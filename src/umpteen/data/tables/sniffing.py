@@ -2,7 +2,8 @@
 
 encoding    a byte order mark, if there is one; UTF-16 by its zero bytes; UTF-8 where that is valid; else what
             Windows writes in Western Europe and America (Windows-1252), or Latin-1 where a byte is not of that
-delimiter   comma, semicolon, tab or bar: the one that gives all rows as many columns as the header
+delimiter   what a first line such as sep=; says, as some programs write for Excel; else comma, semicolon, tab or bar:
+            the one that gives all rows as many columns as the header
 quotes      ', if the cells of the header stand in these; else "
 """
 
@@ -35,6 +36,7 @@ _ENCODINGS = {
 }
 #: What a cell may hold, so that a quote that is never closed does not take the rest of a large file into memory.
 LONGEST_CELL = 1 << 27
+_SEP = re.compile(r'"?sep=([^"\r\n])"?\r?\n?', re.IGNORECASE)
 #: Lines that show which delimiter it is.
 _LINES = 200
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
@@ -109,6 +111,16 @@ def check_encoding(encoding: str, parameter: str) -> str:
             f"{parameter} must be an encoding such as utf-8, utf-16, cp1252 or latin-1, but is {encoding!r:.100}"
         ) from error
     return {"iso8859-1": "latin-1"}.get(name, name)
+
+
+def skip_sep(lines: list[str]) -> tuple[str | None, list[str]]:
+    """The delimiter that the first line names for Excel, if it does, and the lines of the table.
+
+    >>> skip_sep(["sep=;\\n", "id;title\\n"])
+    (';', ['id;title\\n'])
+    """
+    named = _SEP.fullmatch(lines[0]) if lines else None
+    return (named[1], lines[1:]) if named else (None, lines)
 
 
 def find_quote(line: str, delimiter: str) -> str:
