@@ -358,7 +358,7 @@ def test_other_formats(tmp_path, files):
             1,
             r"error: .*bad\.txt:2: feature id 9999 is out of range; there are 184",
         ),
-        (["prune", "{model}", "--delta", "-1", "--model", "new"], 1, "error: --delta must be a finite number of at"),
+        (["prune", "{model}", "--delta", "-1", "--model", "new"], 2, "Invalid value for .--delta."),
         (["prune", "{model}", "--delta", "0.1", "--model", "{model}"], 1, "already exists; choose another place\n$"),
         (["prune", "{model}", "--delta", "0.1", "--model", "{train}"], 1, "error: .*already exists; choose another"),
         (["prune", "nowhere", "--delta", "0.1", "--model", "new"], 1, "error: nowhere: there is no such model"),

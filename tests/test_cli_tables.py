@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import typing
 
 import openpyxl
 import pytest
+from typer.testing import CliRunner
 
 import umpteen
+from umpteen.cli.main import app
 from umpteen.data.tables.fields import Fields
 from umpteen.data.tables.reading import open_table
 from umpteen.errors import DataError, ModelCorruptError, ParamError
@@ -74,6 +78,44 @@ def test_tune_compare_learn_and_add_labels_take_the_columns_of_a_model(model, re
     assert (learnt.suggest("whales", 1)[0][0], learnt.fields_) == ("whale", umpteen.load(model).fields_)
     run("add-labels", model, new, "--model", tmp_path / "grown")
     assert umpteen.load(tmp_path / "grown").fields_ == learnt.fields_
+
+
+def test_lines_of_json_with_the_models_fields_are_corrections(model, tmp_path):
+    rows = [
+        {"Title": "whales in the sea", "Note": None, "Subjects": ["whale", "sea"]},
+        {"Title": "whale oil", "Note": "", "accepted": ["whale"], "rejected": ["sea"]},
+        {"text": "whale bones", "labels": ["whale"]},
+        {"Title": "whale song", "Note": "", "Subjects": "whale|sea"},
+    ]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "learnt     4 corrections" in run("learn", model, tmp_path / "new.jsonl", "--model", tmp_path / "m")
+    assert umpteen.load(tmp_path / "m").suggest("whales whale", 1)[0][0] == "whale"
+    (tmp_path / "new.jsonl").write_text('{"Title": "whales", "Note": ""}\n')
+    with pytest.raises(DataError, match=r"new\.jsonl:1: a correction must have either 'labels' or some of"):
+        run("learn", model, tmp_path / "new.jsonl", "--model", tmp_path / "n")
+
+
+def test_a_report_names_rows_by_the_column_the_model_knows(records, tmp_path):
+    run("train", records, "--method", "centroid", "--model", tmp_path / "m", "--calibration", "0", *COLUMNS,
+        "--id-field", "Id")  # fmt: skip
+    wrong = as_csv(times=1).replace("fish|sea", "tax")
+    (tmp_path / "t.csv").write_text(wrong)
+    run("report", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "r.html")
+    assert "r0: " in (tmp_path / "r.html").read_text()
+    (tmp_path / "t.csv").write_text(wrong.replace("Id;", "Number;"))  # needed by nobody
+    run("report", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "r.html")
+    assert "row 1: " in (tmp_path / "r.html").read_text()
+
+
+def test_an_output_does_not_replace_an_input(model, records, tmp_path):
+    content = records.read_bytes()
+    for command in (("report", "--output"), ("evaluate", "--json"), ("evaluate", "--per-label")):
+        with pytest.raises(DataError, match=r"records\.csv: the output must be another file than the input"):
+            run(command[0], model, records, command[1], records)
+    (tmp_path / "link.txt").symlink_to(records)
+    with pytest.raises(DataError, match=r"link\.txt: the output must be another file than the input"):
+        run("predict", model, records, "--output", tmp_path / "link.txt")
+    assert records.read_bytes() == content
 
 
 def test_options_say_how_a_table_is_written(records, tmp_path):
@@ -159,7 +201,7 @@ def test_train_refuses_early_overwrites_late_and_shows_what_it_would_do(model, r
 def test_messages_name_options(model, records, tmp_path):
     import sys
 
-    from umpteen.cli.main import app, in_flags
+    from umpteen.cli.main import in_flags
 
     sys.argv, before = ["umpteen", "predict"], sys.argv
     try:
@@ -208,6 +250,40 @@ def test_labels_are_listed_searched_and_exported(model, tmp_path):
     assert run("labels", model, "tax", "--output", "-") == "tax\n"
     with pytest.raises(ParamError, match="--sort must be one of count, name, id, but is 'colour'"):
         run("labels", model, "--sort", "colour")
+
+
+def test_unknown_names_come_with_the_nearest(records, tmp_path):
+    for options, message in (
+        (("--method", "dismek"), r"but is 'dismek'; did you mean 'dismec'\?"),
+        (("--method", "dismec", "--set", "prunes=1"), r"did you mean 'prune'\?"),
+    ):
+        with pytest.raises(ParamError, match=message):
+            run("train", records, "--model", tmp_path / "m", *options)
+
+
+def _numbers():
+    """The commands' options that are numbers."""
+    for command in app.registered_commands:
+        for hint in typing.get_type_hints(command.callback, include_extras=True).values():
+            kinds = {hint.__origin__, *typing.get_args(hint.__origin__)} if hasattr(hint, "__metadata__") else set()
+            if kinds & {int, float}:
+                option = hint.__metadata__[0]  # keeps its first name where a default would be
+                yield command.name, next(name for name in (option.default, *option.param_decls) if name)
+
+
+@pytest.mark.parametrize(("name", "option"), list(_numbers()))
+def test_every_number_has_bounds_that_are_checked_first(name, option, tmp_path):
+    """The files named are not there, so that nothing can be read before."""
+    required = {
+        "suggest": ["m", "text"], "predict": ["m", "i"], "evaluate": ["m", "t"],
+        "report": ["m", "t", "--output", "o"],
+        "compare": ["a", "b"], "prune": ["m", "--model", "n"], "add-labels": ["m", "n", "--model", "o"],
+        "learn": ["m", "c"], "blend": ["a", "b", "--model", "m"], "demo": [],
+    }.get(name, [str(tmp_path / "nowhere")])  # fmt: skip
+    done = CliRunner().invoke(app, [name, *required, option, "-1"])
+    assert done.exit_code != 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", done.output) + str(done.exception)
+    assert f"{option}'" in shown or f"{option.strip('-').replace('-', '_')} must be" in shown, shown
 
 
 def test_a_label_that_is_not_there_is_named_with_the_nearest(model):

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -325,6 +326,45 @@ def test_two_runs_do_not_write_one_file(tagger, tmp_path):
 
     with pytest.raises(DataError, match=r"out\.csv\.part: another process is writing this file"):
         label_file(tagger, path, tmp_path / "out.csv", version="v1", progress=again)
+
+
+def test_a_run_that_ends_between_two_steps_of_another_is_not_replaced(tagger, tmp_path, monkeypatch):
+    """The file that was opened has got its name before it was locked."""
+    real = os.open
+
+    def open_and_rename(path, *how):
+        handle = real(path, *how)
+        path.replace(tmp_path / "out.csv")
+        return handle
+
+    monkeypatch.setattr("umpteen.labelling.target.os.open", open_and_rename)
+    with pytest.raises(DataError, match="another process is writing this file"):
+        label_file(tagger, table(tmp_path), tmp_path / "out.csv")
+
+
+def test_what_is_replaced_keeps_its_mode_and_its_place(tagger, tmp_path):
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "real.csv").chmod(0o600)
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    label_file(tagger, table(tmp_path), tmp_path / "link.csv", overwrite=True)
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("id,title")
+    assert (tmp_path / "real.csv").stat().st_mode & 0o777 == 0o600
+
+
+def test_progress_is_lines_in_a_notebook(tagger, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(files, "_ROWS", 2)
+    monkeypatch.setattr("umpteen.labelling.progress.in_notebook", lambda: True)
+    label_file(tagger, table(tmp_path, questions=TEXTS), tmp_path / "out.csv", progress=True)
+    (line,) = capsys.readouterr().out.splitlines()  # a small file is read at once
+    assert re.fullmatch(r"labelling: 2 rows, \d+ s, 100%, 0 s left", line)
+    from umpteen.labelling.progress import _tell_in_lines
+
+    times = iter([0.0, 4.0, 12.0, 13.0])
+    listen = _tell_in_lines(clock=lambda: next(times))
+    for n_rows in (10, 20, 30):
+        listen(n_rows, None)  # of standard input the size is not known
+    assert capsys.readouterr().out == "labelling: 20 rows, 12 s\n"
 
 
 def test_parquet_and_excel_keep_the_types_of_columns(tagger, tmp_path):

@@ -9,6 +9,7 @@ import numbers
 from typing import Any, ClassVar, Self, TypeVar
 
 from umpteen.errors import ParamError
+from umpteen.nearest import did_you_mean
 
 #: More than any kernel's 32-bit counters hold.
 LARGEST_COUNT = 2**31 - 1
@@ -41,7 +42,8 @@ class Parameters:
         known = cls.param_defaults()
         for name in names:
             if name not in known:
-                raise ParamError(f"{cls.name} has no parameter {name!r}; its parameters are {', '.join(known)}")
+                hint = did_you_mean(str(name), known)
+                raise ParamError(f"{cls.name} has no parameter {name!r}; its parameters are {', '.join(known)}{hint}")
 
     def _repr_html_(self) -> str:
         """The parameters as a table, those that were changed in bold, for notebooks."""

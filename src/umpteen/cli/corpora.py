@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -120,12 +121,17 @@ def known_fields(model: Path | None) -> Fields | None:
     return Tagger.load(model).fields_
 
 
-def read_texts(path: Path, options: TableOptions, known: Fields | None = None, *, err: bool = False) -> Corpus:
-    """Reads the texts and labels of a table a command names, and says how the table was read."""
+def read_texts(
+    path: Path, options: TableOptions, known: Fields | None = None, *, ids: bool = False, err: bool = False
+) -> Corpus:
+    """Reads the texts and labels of a table a command names, and says how the table was read. With `ids` also the
+    column that a model knows to identify rows, if the table has it."""
     from umpteen.data.corpus import gather
 
     fields = options.fields(known)
     table = options.open(path)
+    if ids and fields.id is None and known is not None and known.id in (table.columns or ()):
+        fields = replace(fields, id=known.id)
     corpus = gather(table, fields)
     if table.dialect is not None or fields != TableOptions().fields():
         print_text(f"table      {path}: {describe_reading(table, fields)}", err=err)

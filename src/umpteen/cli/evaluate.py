@@ -73,7 +73,7 @@ def command(
     """
     from umpteen.tagger import Tagger, load
 
-    refuse_unwritable(json, per_label)
+    refuse_unwritable(json, per_label, inputs=[test])
     cuts, cut = parse_cuts(k), parse_number(threshold)
     tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
     if k != DEFAULT_K or cut is not None or per_label is not None:

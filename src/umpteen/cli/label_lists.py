@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from umpteen.errors import DataError, ParamError
 from umpteen.nearest import did_you_mean
+
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", help="A label to leave out, or a file of labels, one a line; repeatable."),
+]
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--include", help="Give only this label, or those of a file; repeatable."),
+]
 
 
 def find_labels(model: Any, given: list[str] | None, option: str, concepts: Any = None) -> list[Any] | None:

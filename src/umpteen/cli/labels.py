@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umpteen.cli.options import ModelArgument, print_text, refuse_unwritable
+from umpteen.cli.options import LanguageOption, ModelArgument, print_text, refuse_unwritable
 from umpteen.errors import ParamError
 from umpteen.printing import printable
+
+if TYPE_CHECKING:
+    from umpteen.tagging.concepts import LabelConcepts
 
 _SORTS = ("count", "name", "id")
 
@@ -28,21 +31,24 @@ def command(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="Write all that are found: .csv, .tsv, .jsonl, .parquet or .xlsx with id, label and rows; .txt, "
-            "names alone, as --include and --exclude of `umpteen predict` take them; - is standard output, as .txt.",
+            help="Write all that are found: .csv, .tsv, .jsonl, .parquet or .xlsx with id, label, URI, notation and "
+            "rows; .txt, names alone, as --include and --exclude of `umpteen predict` take them; - prints "
+            "these.",
         ),
     ] = None,
+    language: LanguageOption = None,
 ) -> None:
     """List the labels of a model, or search among them.
 
-    A query finds names that have its words or, if there are none, names that resemble it. The number before a name is
-    that of the rows it had in training.
+    A query finds names that have its words or, if there are none, names that resemble it; of a model with a
+    vocabulary also URIs, notations and terms in any language. The number before a name is that of the rows it had in
+    training.
 
     umpteen labels cooking.model
 
     umpteen labels cooking.model "cast iron" --output iron.txt
     """
-    from umpteen.nearest import search_names
+    from umpteen.tagging.concepts import check_concepts
     from umpteen.trained.loading import load_model
 
     if sort is not None and sort not in _SORTS:
@@ -51,8 +57,12 @@ def command(
     trained = load_model(model)
     if trained.label_names is None:
         raise ParamError(f"{model}: its labels have no names; they are the numbers from 0 to {trained.n_labels - 1}")
-    names, counts = list(trained.label_names), trained.train_counts.counts.tolist()
-    found = list(range(len(names))) if query is None else search_names(query, names)
+    concepts = check_concepts(trained, model)
+    if language is not None and concepts is None:
+        raise ParamError(f"--language must be left out, since the model has no vocabulary, but is {language!r:.100}")
+    names = list(trained.label_names if concepts is None else concepts.names(language))
+    counts = trained.train_counts.counts.tolist()
+    found = list(range(len(names))) if query is None else _search(query, names, concepts)
     order = sort or ("count" if query is None else None)
     if order is not None:
         keys: dict[str, Any] = {
@@ -60,17 +70,29 @@ def command(
         }  # fmt: skip
         found.sort(key=keys[order])
     if output is not None:
-        _write(output, [{"id": i, "label": names[i], "rows": counts[i]} for i in found])
+        facts = {} if concepts is None else concepts.columns
+        rows = [
+            {"id": i, "label": names[i], **{key: facts[key][i] for key in facts}, "rows": counts[i]} for i in found
+        ]
+        _write(output, rows, ["id", "label", *facts, "rows"])
         return
     for i in found[:limit]:
-        print_text(f"{counts[i]:>8,}  {printable(names[i])}")
+        known = "" if concepts is None else " ".join(reversed(concepts.describe(i).values()))
+        print_text(f"{counts[i]:>8,}  {printable(names[i])}{f'  {known}' if known else ''}")
     if not found:
         print_text(f"no label of {len(names):,} resembles {query!r}", err=True)
     elif len(found) > limit:
         print_text(f"… and {len(found) - limit:,} more; --limit or --output FILE shows them", err=True)
 
 
-def _write(output: str, rows: list[dict[str, Any]]) -> None:
+def _search(query: str, names: list[str], concepts: LabelConcepts | None) -> list[int]:
+    """The ids of labels that a query finds."""
+    from umpteen.nearest import search_names
+
+    return search_names(query, names) if concepts is None else concepts.search(query, names)
+
+
+def _write(output: str, rows: list[dict[str, Any]], columns: list[str]) -> None:
     from umpteen.data.files import atomic_path, write_bytes
     from umpteen.data.tables.reading import format_of_table
     from umpteen.data.tables.writing import make_writer
@@ -84,6 +106,6 @@ def _write(output: str, rows: list[dict[str, Any]]) -> None:
             write_bytes(output, [line.encode("utf-8", "replace") for line in lines])
         return
     with atomic_path(output) as temporary, temporary.open("wb") as file:
-        writer = make_writer(format, file, ["id", "label", "rows"])
+        writer = make_writer(format, file, columns)
         writer.write(rows)
         writer.finish()

@@ -40,9 +40,10 @@ def command(
     """Improve a model of texts by corrections, without training the other labels again.
 
     A line of CORRECTIONS names a text and all its right labels, {"text": …, "labels": […]}, or what was found of some
-    of them, {"text": …, "accepted": […], "rejected": […], "added": […]}. Labels and words that are new join the
-    model. A table (.csv, .tsv, .parquet, .xlsx) has the columns the model was trained on, and all labels that are
-    right. The model keeps the latest 5,000 corrections, so that later ones do not undo them.
+    of them, {"text": …, "accepted": […], "rejected": […], "added": […]}. Instead of a text it may have the fields the
+    model was trained on. Labels and words that are new join the model. A table (.csv, .tsv, .parquet, .xlsx) has the
+    columns the model was trained on, and all labels that are right. The model keeps the latest 5,000 corrections, so
+    that later ones do not undo them.
 
     The new model appears when it is complete. Until then, and if the command is stopped, the old one stays; then run
     it again.
@@ -58,9 +59,9 @@ def command(
         raise ModelExistsError(f"{target}: already exists; choose another place, or leave out --model")
 
     def read(tagger: Tagger) -> list[Correction]:
-        if format_of_table(corrections) in (None, "jsonl"):
-            return read_corrections(corrections)
         tables = TableOptions(None, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        if format_of_table(corrections) in (None, "jsonl"):
+            return read_corrections(corrections, tables.fields(tagger.fields_))
         rows = read_texts(corrections, tables, tagger.fields_)
         return [Correction(text, labels, (), True) for text, labels in rows]
 

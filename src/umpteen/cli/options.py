@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +49,7 @@ LabelNamesOption = Annotated[
     typer.Option("--label-names", help="File with one label name per line.", rich_help_panel=_DATA),
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
-ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads to use. Default: all cores.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads to use. Default: all cores.", min=1)]
 _ENGINE = "Where the work is done"
 EngineOption = Annotated[
     str, typer.Option("--engine", help="local (this machine) or ray (a Ray cluster).", rich_help_panel=_ENGINE)
@@ -67,6 +68,7 @@ CpusOption = Annotated[
     typer.Option(
         "--cpus-per-worker",
         help="Cores, and thus threads, of a Ray worker. Default: those of the smallest node.",
+        min=1,
         rich_help_panel=_ENGINE,
     ),
 ]
@@ -83,8 +85,8 @@ KeepGoingOption = Annotated[
     bool,
     typer.Option("--keep-going", help="If a shard fails, train the others before stopping.", rich_help_panel=_ENGINE),
 ]
-PropensityAOption = Annotated[float, typer.Option("--A", help="Propensity constant A.")]
-PropensityBOption = Annotated[float, typer.Option("--B", help="Propensity constant B.")]
+PropensityAOption = Annotated[float, typer.Option("--A", help="Propensity constant A.", min=0)]
+PropensityBOption = Annotated[float, typer.Option("--B", help="Propensity constant B.", min=0)]
 PROPENSITY_A = default_of("umpteen.evaluation.metrics:evaluate", "A")
 PROPENSITY_B = default_of("umpteen.evaluation.metrics:evaluate", "B")
 TopKOption = Annotated[int, typer.Option("--top-k", help="Labels per row.", min=1)]
@@ -257,12 +259,15 @@ def print_text(text: str, *, err: bool = False) -> None:
     typer.echo(printable(text, lines=True), err=err)
 
 
-def refuse_unwritable(*targets: str | Path | None) -> None:
-    """Raises before the long work if a file could not be written after it."""
+def refuse_unwritable(*targets: str | Path | None, inputs: Sequence[str | Path | None] = ()) -> None:
+    """Raises before the long work if a file could not be written after it, or if it is one that is read."""
     for target in targets:
         if target is None or str(target) == "-":
             continue
         path = Path(target)
+        for source in inputs:
+            if source is not None and path.is_file() and Path(source).exists() and path.samefile(source):
+                raise DataError(f"{path}: the output must be another file than the input")
         if path.is_dir():
             raise DataError(f"{path}: is a directory, but must be a file")
         if not path.parent.is_dir():

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from umpteen.cli.corpora import (
     TextFieldOption,
     describe_reading,
 )
-from umpteen.cli.label_lists import find_labels
+from umpteen.cli.label_lists import ExcludeOption, IncludeOption, find_labels
 from umpteen.cli.options import (
     ENGINE,
     FORMAT,
@@ -35,6 +34,7 @@ from umpteen.cli.options import (
     choose_engine,
     parse_number,
     print_text,
+    refuse_unwritable,
 )
 from umpteen.errors import ParamError
 from umpteen.printing import format_json
@@ -74,14 +74,8 @@ def command(
             "for .jsonl and .parquet, else wide.",
         ),
     ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", help="A label to leave out, or a file of their names, one a line; repeatable."),
-    ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option("--include", help="Give only this label, or those of a file; repeatable."),
-    ] = None,
+    exclude: ExcludeOption = None,
+    include: IncludeOption = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Of a table: also the three strongest words for each label; slow.")
     ] = False,
@@ -151,6 +145,7 @@ def command(
                 raise ParamError(f"--{option} is for tables of texts, but {output} is none")
         if isinstance(loaded, Tagger):
             _refuse_other_names(output)
+        refuse_unwritable(output, inputs=[input])
     with where.hold(model, parts) if parts is not None else nullcontext(where) as scorer:  # type: ignore[attr-defined]
         how["engine"] = scorer
         if as_table:
@@ -209,8 +204,7 @@ def _label_table(
     print_text(f"table      {input}: {describe_reading(table, fields)}", err=True)
     started = time.perf_counter()
     try:
-        with _progress_bar() as progress:
-            done = label_file(tagger, table, output, fields=fields, version=version, progress=progress, **how)
+        done = label_file(tagger, table, output, fields=fields, version=version, progress=True, **how)
     except Interrupted as stopped:
         kept = f"{stopped.n_kept:,} rows are kept in {output}.part: run the same command again"
         print_text(f"interrupted; {kept if stopped.n_kept else 'nothing is kept'}", err=True)
@@ -247,30 +241,6 @@ def _note_formulas(names: Any, output: str, escaped: bool) -> None:
             "may run them; --escape-formulas writes ' before them",
             err=True,
         )
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Any]:
-    """A bar with an estimate of the time left, on standard error; silent unless that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("labelling", total=None)
-
-        def listen(n_rows: int, share: float | None) -> None:
-            bar.update(
-                task, description=f"{n_rows:,} rows", completed=share or 0, total=None if share is None else 1.0
-            )
-
-        yield listen
 
 
 def _rank_texts(

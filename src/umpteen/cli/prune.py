@@ -12,7 +12,7 @@ from umpteen.cli.options import ModelArgument, print_text
 
 def command(
     model: ModelArgument,
-    delta: Annotated[float, typer.Option("--delta", help="Drop weights whose absolute value is below this.")],
+    delta: Annotated[float, typer.Option("--delta", help="Drop weights whose absolute value is below this.", min=0)],
     target: Annotated[
         Path, typer.Option("--model", metavar="DIR2", help="Where the smaller model goes; must not exist.")
     ],

@@ -76,11 +76,11 @@ def command(
     from umpteen.data.files import write_bytes
     from umpteen.reporting.page import labels_csv, render
 
-    refuse_unwritable(output, per_label)
+    refuse_unwritable(output, per_label, inputs=[test])
     tables = TableOptions(format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter)
     numbers = {"format": format, "labels": labels, "one_based": one_based, "threads": threads}
     how = {"k": parse_cuts(k), "threshold": parse_number(threshold), "threads": threads, "A": a, "B": b}
-    found = examine(model, test, tables, numbers, how)
+    found = examine(model, test, tables, numbers, how, ids=True)
     facts = [
         f"The model {model}, trained by {found.model.method} on {found.model.train_counts.n_rows:,} rows, has "
         f"{found.model.n_labels:,} labels. It is judged on {test}."
@@ -94,15 +94,22 @@ def command(
 
 
 def examine(
-    model: Path, test: Path, tables: TableOptions, numbers: dict[str, Any], how: dict[str, Any], *, err: bool = False
+    model: Path,
+    test: Path,
+    tables: TableOptions,
+    numbers: dict[str, Any],
+    how: dict[str, Any],
+    *,
+    ids: bool = False,
+    err: bool = False,
 ) -> Findings:
-    """A model on a file, whatever it holds."""
+    """A model on a file, whatever it holds. With `ids` rows are named by the column that the model knows for that."""
     from umpteen.reporting.findings import examine_rows, examine_texts
     from umpteen.tagger import Tagger, load
 
     loaded = load(model)
     if isinstance(loaded, Tagger) and loaded.features_ is not None:
-        corpus = read_texts(test, tables, loaded.fields_, err=err)
+        corpus = read_texts(test, tables, loaded.fields_, ids=ids, err=err)
         return examine_texts(loaded, corpus.texts, corpus.labels, corpus.ids, **how)
     trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
     data = read_for_model(trained, test, **numbers)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from umpteen.cli.label_lists import ExcludeOption, IncludeOption, find_labels
 from umpteen.cli.options import (
     DecisionTopKOption,
     LanguageOption,
@@ -29,8 +30,8 @@ def command(
     top_k: DecisionTopKOption = None,
     threshold: ThresholdOption = None,
     min_known: MinKnownOption = 0.0,
-    exclude: Annotated[list[str] | None, typer.Option("--exclude", help="A label to leave out; repeatable.")] = None,
-    include: Annotated[list[str] | None, typer.Option("--include", help="Give only this label; repeatable.")] = None,
+    exclude: ExcludeOption = None,
+    include: IncludeOption = None,
     language: LanguageOption = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show the words for and against each label.")
@@ -65,9 +66,12 @@ def command(
     rows = tagger.vectorize([text])
     if rows.words is None:
         raise ParamError(f"{model}: this model takes rows of numbers, not texts; use umpteen predict")
-    labels, values = tagger.rank_rows(
-        rows, parse_number(top_k), parse_number(threshold), exclude or None, include or None, min_known=min_known
-    )
+    trained, concepts = tagger.fitted(), tagger.concepts_
+    some = [
+        find_labels(trained, given, option, concepts)
+        for given, option in ((exclude, "--exclude"), (include, "--include"))
+    ]
+    labels, values = tagger.rank_rows(rows, parse_number(top_k), parse_number(threshold), *some, min_known=min_known)
     found = tagger.name_labels(labels, values, language)[0]
     ids = [label for label in labels[0].tolist() if label >= 0]
     explanations = [tagger.explain_row(text, rows.X, label) for label in ids] if explain or html is not None else []

@@ -14,8 +14,8 @@ from umpteen.cli.options import print_text
 def command(
     output: Annotated[Path, typer.Argument(metavar="DIR", help="Directory for train.txt and test.txt.")],
     like: Annotated[str, typer.Option("--like", help="The public data set to imitate.")] = "eurlex-4k",
-    scale: Annotated[float, typer.Option("--scale", help="Multiplies rows, features and labels.")] = 0.1,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same bytes.")] = default_of(
+    scale: Annotated[float, typer.Option("--scale", help="Multiplies rows, features and labels.", min=0)] = 0.1,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same bytes.", min=0)] = default_of(
         "umpteen.data.synthetic:make_synthetic", "seed"
     ),
 ) -> None:

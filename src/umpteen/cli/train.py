@@ -84,7 +84,7 @@ def command(
     tune: Annotated[
         bool, typer.Option("--tune", help="For auto: compare more methods, settings and features; blend if better.")
     ] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the method's random numbers.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the method's random numbers.", min=0)] = None,
     engine: EngineOption = ENGINE,
     address: AddressOption = None,
     cpus_per_worker: CpusOption = None,
@@ -107,6 +107,7 @@ def command(
             "--keep-rows",
             metavar="N",
             help="Keep at most N training rows in the model, to add labels against; who has it can read them.",
+            min=0,
         ),
     ] = default_of("umpteen.tagger:Tagger", "keep_rows"),
     label_names: LabelNamesOption = None,
@@ -220,7 +221,7 @@ def command(
         return
     if metrics is not None:
         _report_metrics(valid, metrics, model)
-    describe_next(model, valid, texts=texts)
+    describe_next(model, train, valid, texts=texts)
 
 
 class _Files(NamedTuple):

@@ -50,12 +50,15 @@ def describe_method(estimator: Any) -> str:
     return repr(type(estimator)(**{**estimator.get_params(), **{name: defaults[name] for name in COMPUTE_PARAMS}}))
 
 
-def describe_next(model: Path, test: Path | None, *, texts: bool) -> None:
+def describe_next(model: Path, train: Path, test: Path | None, *, texts: bool) -> None:
     """Prints commands one may want next, ready to be copied."""
     shown, data = shlex.quote(str(model)), shlex.quote(str(test)) if test is not None else "TEST"
     lines = [f"umpteen evaluate {shown} {data}"]
     if texts:
-        suffix = test.suffix if test is not None and test.suffix in (".csv", ".tsv", ".xlsx", ".jsonl") else ".csv"
+        suffix = next(
+            (path.suffix for path in (test, train) if path and path.suffix in (".csv", ".tsv", ".xlsx", ".jsonl")),
+            ".csv",
+        )
         lines = [
             f'umpteen suggest {shown} "a text to tag"',
             f"umpteen predict {shown} INPUT{suffix} --output labelled{suffix}",

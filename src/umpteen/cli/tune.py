@@ -49,9 +49,9 @@ def command(
     metric: Annotated[str, typer.Option("--metric", help="P@k, nDCG@k or PSP@k; k is 1, 3 or 5.")] = default_of(
         "umpteen.tuning:tune", "metric"
     ),
-    heldout: Annotated[float, typer.Option("--heldout", help="Share of the rows held out to judge by.")] = default_of(
-        "umpteen.tuning:tune", "heldout"
-    ),
+    heldout: Annotated[
+        float, typer.Option("--heldout", help="Share of the rows held out to judge by.", min=0, max=1)
+    ] = default_of("umpteen.tuning:tune", "heldout"),
     journal: Annotated[Path, typer.Option("--journal", help="File of trials; run again to continue.")] = Path(
         "umpteen.tuning"
     ),
@@ -66,7 +66,7 @@ def command(
         str | None,
         typer.Option("--json", metavar="FILE", help="Also write all trials as JSON; - is standard output."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and of the search.")] = default_of(
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and of the search.", min=0)] = default_of(
         "umpteen.tuning:tune", "seed"
     ),
     threads: ThreadsOption = None,
@@ -94,7 +94,7 @@ def command(
     from umpteen.tagger import Tagger
     from umpteen.tuning import tune
 
-    refuse_unwritable(json, journal)
+    refuse_unwritable(json, journal, inputs=[train])
     fixed = parse_settings(settings or [])
     if model is not None:
         refuse_finished(model)  # before the long work, not after it

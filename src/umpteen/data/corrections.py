@@ -3,7 +3,8 @@
     {"text": "…", "labels": ["cast-iron", "seasoning"]}                                 all labels that are right
     {"text": "…", "accepted": ["cast-iron"], "rejected": ["pan"], "added": ["rust"]}    what was said of some
 
-`accepted` and `added` labels are right, `rejected` ones are wrong; nothing is known of the others.
+`accepted` and `added` labels are right, `rejected` ones are wrong; nothing is known of the others. Instead of a text
+there may be the fields that a model was trained on, such as a title and an abstract, and its field of labels.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umpteen.data.files import PathLike
+from umpteen.data.tables.fields import Fields
 from umpteen.data.tables.lines import iter_json_lines
 from umpteen.errors import DataError
 
@@ -68,9 +70,21 @@ class Correction:
         return cls(text, right, wrong)
 
 
-def read_corrections(path: PathLike) -> list[Correction]:
-    """The corrections in a file of JSON lines, compressed or not."""
-    return [Correction.from_json(row, where) for where, row in iter_json_lines(path)]
+def read_corrections(path: PathLike, fields: Fields | None = None) -> list[Correction]:
+    """The corrections in a file of JSON lines, compressed or not. `fields` are those of records."""
+    return [Correction.from_json(_join(row, fields, where), where) for where, row in iter_json_lines(path)]
+
+
+def _join(row: Any, fields: Fields | None, where: str) -> Any:
+    """A record as a text with labels; anything else as it is."""
+    if fields is None or (list(fields.texts), fields.labels) == (["text"], ("labels",)):
+        return row
+    if not isinstance(row, dict) or not all(name in row for name in fields.texts):
+        return row
+    said = {name: row[name] for name in ("labels", *_SOME) if row.get(name) is not None}
+    if fields.labels and all(row.get(name) is not None for name in fields.labels) and not said.keys() & set(_SOME):
+        said["labels"] = fields.read_all_labels(row, where)
+    return {"text": fields.read_texts(row, where), **said}
 
 
 def _read_names(row: Mapping[str, Any], name: str, where: str) -> list[str]:

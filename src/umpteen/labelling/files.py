@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,13 @@ from umpteen.data.tables.writing import CONTINUABLE, WRITABLE, TableWriter, make
 from umpteen.errors import DataError, ParamError, UmpteenError
 from umpteen.labelling.answers import Answers
 from umpteen.labelling.labeller import Labelled, Labeller
+from umpteen.labelling.progress import Progress, show_progress
 from umpteen.labelling.target import Target, describe_input
 from umpteen.tagger import Tagger
 
 #: Rows, and characters of their texts, that are labelled together.
 _ROWS = 8192
 _CHARACTERS = 1 << 23
-
-#: Called with the rows done, and the share of the input that was read where that is known.
-Progress = Callable[[int, float | None], None]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -53,7 +52,7 @@ def label_file(
     escape_formulas: bool = False,
     language: str | None = None,
     version: str | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress = False,
 ) -> Labelled:
     """Writes a table again with the labels of its rows.
 
@@ -85,6 +84,9 @@ def label_file(
     version
         What identifies the model, such as `ModelReader.version`. With it, and the same input and options, a run
         continues where an interrupted one stopped, if the format is CSV, TSV or JSON lines.
+    progress
+        Show how far it is, at a terminal or in a notebook; or a function that is called with the number of rows done
+        and, where that is known, the share of the input that was read.
 
     Examples
     --------
@@ -122,7 +124,8 @@ def label_file(
         made_of["escape_formulas"] = True
     if made_of is not None and language is not None:
         made_of["language"] = language
-    return work.run(Target(target, made_of), progress)
+    with contextlib.nullcontext(progress or None) if progress is not True else show_progress() as listener:
+        return work.run(Target(target, made_of), listener)
 
 
 def target_format(target: PathLike, format: str | None, of_source: str) -> str:

@@ -82,7 +82,7 @@ class Labeller:
         return Answers(
             self.layout, self.names, width=width, cells=not self.lists, delimiter=delimiter,
             explain=self.explain, escape_formulas=self._escape_formulas, taken=columns,
-            facts=None if (concepts := self.tagger.concepts_) is None else concepts.columns(),
+            facts=None if (concepts := self.tagger.concepts_) is None else concepts.columns,
         )  # fmt: skip
 
     def answer(

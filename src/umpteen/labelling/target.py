@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import sys
 import time
 from pathlib import Path
@@ -66,6 +67,8 @@ class Target:
         if self.path.exists() and not self.path.is_file():  # such as a pipe: nothing to be renamed
             self.file, self.path = self.path.open("wb"), None
             return
+        if self.path.is_symlink():
+            self.path = self.path.resolve()
         self._part = self.path.with_name(f"{self.path.name}.part")
         self._note = self.path.with_name(f"{self.path.name}.part.json")
         self._lock = _lock(self._part)
@@ -116,6 +119,8 @@ class Target:
             self.file.flush()
             return
         self.file.close()
+        if self.path.exists():  # what is replaced may be for its owner alone
+            self._part.chmod(stat.S_IMODE(self.path.stat().st_mode))
         self._part.replace(self.path)
         self._note.unlink(missing_ok=True)
         self._unlock()
@@ -153,7 +158,9 @@ def _lock(part: Path) -> int | None:
         import fcntl
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        if not os.path.samestat(os.fstat(handle), os.stat(part)):  # noqa: PTH116 - got its name since it was opened
+            raise BlockingIOError
+    except (BlockingIOError, FileNotFoundError):
         os.close(handle)
         raise DataError(f"{part}: another process is writing this file") from None
     except (ImportError, OSError):

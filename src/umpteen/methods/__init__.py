@@ -6,6 +6,7 @@ from typing import Any
 
 from umpteen.errors import ModelFormatError, ParamError
 from umpteen.extensions import METHODS_GROUP, Registry, import_given, import_object
+from umpteen.nearest import did_you_mean
 from umpteen.trained.header import explain_newer
 from umpteen.trained.model import TrainedModel
 
@@ -34,7 +35,8 @@ def method_class(name: str) -> Any:
         METHODS[cls.name] = name  # so that this process knows the models it trains
         return cls
     if name not in METHODS:
-        raise ParamError(f"method must be one of {', '.join(METHODS)}, or module:Class, but is {name!r}")
+        hint = did_you_mean(name, METHODS)
+        raise ParamError(f"method must be one of {', '.join(METHODS)}, or module:Class, but is {name!r}{hint}")
     return _check_class(import_object(METHODS[name]), name)
 
 

@@ -77,6 +77,8 @@ def examine_texts(
 ) -> Findings:
     """Examines a tagger on texts; `how` are k, threshold, threads and the propensity constants A and B."""
     model = tagger.fitted()
+    if tagger.concepts_ is not None:
+        labels = tagger.concepts_.translate(model, labels)
     rows = tagger.vectorize(texts, threads=how.get("threads"))
     unseen = dict.fromkeys(name for row in labels for name in row if name not in model.ids_by_name)
     names = [*tagger.classes_, *unseen]
@@ -150,12 +152,15 @@ def label_rows(found: Findings) -> list[dict[str, Any]]:
     """The figures of each label that a row has or was given, for a table."""
     table = found.labels
     counts = found.model.train_counts.counts
+    concepts = None if found.tagger is None else found.tagger.concepts_
+    uris = None if concepts is None else concepts.columns.get("uri")
     rows = []
     for i in np.flatnonzero((table.support > 0) | (table.fp > 0)).tolist():
         calibration = table.calibration[i]
         rows.append(
             {
                 "label": found.names[i],
+                **({} if uris is None else {"uri": uris[i] if i < len(uris) else ""}),
                 "training_rows": int(counts[i]) if i < len(counts) else 0,
                 "support": int(table.support[i]),
                 "tp": int(table.tp[i]),

@@ -182,8 +182,9 @@ def _labels(found: Findings) -> str:
     body = []
     for row in rows[:_MOST_LABELS]:
         cells = [f"<td>{html.escape(str(row['label']))}</td>"]
-        for name in list(row)[1:]:
-            value = row[name]
+        for name, value in row.items():
+            if name in ("label", "uri"):
+                continue
             shown = (
                 "–"
                 if value is None

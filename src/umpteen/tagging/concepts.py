@@ -16,6 +16,7 @@ from umpteen.data.corrections import Correction
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists
 from umpteen.errors import DataError, ModelCorruptError, ModelError, ParamError
+from umpteen.nearest import search_names
 from umpteen.storage.store import Part
 from umpteen.trained.model import TrainedModel
 from umpteen.vocabulary.concepts import Vocabulary
@@ -139,6 +140,7 @@ class LabelConcepts:
         found = {"uri": self.uri(label), "notation": self.notation(label)}
         return {key: value for key, value in found.items() if value}
 
+    @cached_property
     def columns(self) -> dict[str, list[str]]:
         """The same of all labels, each as a column; left out where no label has one."""
         labels = range(len(self.numbers))
@@ -155,6 +157,16 @@ class LabelConcepts:
     def label_of(self, concept: int) -> int | None:
         """The id of the label that is a concept; None if there is none."""
         return self._labels.get(concept)
+
+    def search(self, query: str, names: Sequence[str]) -> list[int]:
+        """The ids of labels that a query finds, best first: the one whose URI or notation it is; else those with such
+        a name, or another term in any language."""
+        if query not in names and (label := self.find(query)) is not None:
+            return [label]
+        terms = [(self._labels[i], term.text) for i, term in self.vocabulary.iter_terms() if i in self._labels]
+        owners = [*range(len(names)), *(label for label, _ in terms)]
+        found = search_names(query, [*names, *(text for _, text in terms)])
+        return list(dict.fromkeys(owners[i] for i in found))
 
     def resolve(self, model: TrainedModel, labels: Any) -> Any:
         """Labels to leave out or to give alone: what is no label name of a model may be another name of one."""
