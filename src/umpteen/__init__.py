@@ -24,6 +24,7 @@ _HOMES = {
     "DiSMEC": "umpteen.methods.dismec",
     "FastXML": "umpteen.methods.fastxml",
     "LabelTree": "umpteen.methods.label_tree",
+    "LexicalMatcher": "umpteen.lexical.matcher",
     "Method": "umpteen.methods.base",
     "Metrics": "umpteen.evaluation.metrics",
     "PDSparse": "umpteen.methods.pdsparse",
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from umpteen.evaluation.scorers import make_scorer as make_scorer
     from umpteen.labelling.files import label_file as label_file
     from umpteen.learning import update_vocabulary as update_vocabulary
+    from umpteen.lexical.matcher import LexicalMatcher as LexicalMatcher
     from umpteen.methods.base import Method as Method
     from umpteen.methods.blend import Blend as Blend
     from umpteen.methods.centroid import Centroid as Centroid

@@ -1,0 +1,261 @@
+"""Labels whose terms stand in a text, ranked by what annotators made of such terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umpteen.data.files import PathLike
+from umpteen.data.label_lists import check_label_lists
+from umpteen.errors import DataError, ModelCorruptError, ModelError, ParamError
+from umpteen.lexical.candidates import Candidates, Neighbours, find_candidates
+from umpteen.lexical.counts import N_FOLDS, Counts
+from umpteen.lexical.places import TermFound, find_places
+from umpteen.lexical.rule import Rule
+from umpteen.lexical.terms import TermTable
+from umpteen.models.scorer import Ranking
+from umpteen.params import check_count
+from umpteen.storage.remote import open_model
+from umpteen.storage.saving import save_parts
+from umpteen.storage.store import ModelReader, Part
+from umpteen.threads import resolve_threads
+from umpteen.vocabulary.concepts import Vocabulary
+from umpteen.vocabulary.reading import read_vocabulary
+
+_METHOD = "lexical"
+_SHARD = "terms"
+_PARTS = ("concepts", "terms", "counts", "rule")
+#: Candidates that the rule is learned from, at most: some hundred weights need no more.
+_MOST_CANDIDATES = 200_000
+#: Candidates and labels that tell more than the rule before training.
+_FEWEST = 50
+
+
+class LexicalMatcher:
+    """Suggests concepts of a vocabulary whose terms stand in a text: preferred, alternative and hidden names.
+
+    Words are compared as stems. All words of a term must stand in one sentence, in any order; side by side and in
+    order they count for more. It suggests without training, too; `fit` learns from labelled texts, few or many, which
+    terms annotators follow, and how much place, frequency, length, ambiguity and neighbours count. Labels without a
+    text are suggested like others.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary or path
+        Also the file of one.
+    languages : list of str, optional
+        Codes such as ``["en"]`` of the terms to look for; those of the texts. By default the language of the
+        vocabulary's names, or all if it has none.
+    threads : int, optional
+
+    Examples
+    --------
+    >>> import umpteen
+    >>> from umpteen.vocabulary.concepts import Concept, Term
+    >>> fish = Concept("u:1", [Term("fish", "en", "preferred"), Term("herrings", "en", "alternative")])
+    >>> trade = Concept("u:2", [Term("fish trade", "en", "preferred")])
+    >>> matcher = umpteen.LexicalMatcher(umpteen.Vocabulary.build([fish, trade], language="en"))
+    >>> [name for name, _ in matcher.suggest("The fish trade of the North")]
+    ['fish trade', 'fish']
+    >>> matcher.explain("Quotas for herring", "fish").term.text
+    'herrings'
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | PathLike,
+        languages: Sequence[str] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else read_vocabulary(vocabulary)
+        self.threads = threads
+        table = TermTable.build(self.vocabulary, languages)
+        self._set(table, Counts.empty(len(self.vocabulary), len(table.entry_concepts)), Rule.untrained())
+
+    def _set(self, table: TermTable, counts: Counts, rule: Rule) -> None:
+        self.languages = table.languages
+        self._table, self._counts, self._rule = table, counts, rule
+        self._rates = counts.rates(None)
+        self._neighbours = Neighbours(self.vocabulary)
+
+    def __repr__(self) -> str:
+        trained = f"trained on {self.n_rows_:,} texts" if self.n_rows_ else "untrained"
+        return f"LexicalMatcher({len(self.vocabulary):,} concepts, languages {self.languages}, {trained})"
+
+    @property
+    def n_rows_(self) -> int:
+        """Texts it was trained on; 0 before `fit`."""
+        return int(self._counts.n_texts.sum())
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of its arrays, with the vocabulary's."""
+        return sum(part.n_bytes for part in self._parts().values())
+
+    # --- fit -----------------------------------------------------------------------------------------------------
+
+    def fit(self, texts: Iterable[str], labels: Iterable[Iterable[str]]) -> Self:
+        """Learns from texts and their labels, given as URIs, notations or names.
+
+        Nothing is kept of the texts but counts: how often each concept was found, and chosen where it was found.
+        """
+        listed, rows = list(texts), self.find_concepts(labels)
+        if len(listed) != len(rows):
+            raise DataError(f"each of the {len(listed)} texts needs a list of labels, but there are {len(rows)}")
+        if not listed:
+            raise DataError("there must be at least one text, but there are none")
+        counts, kept = self._count(listed, rows)
+        X, chosen = self._join(kept, counts)
+        enough = min(int(chosen.sum()), int((~chosen).sum())) >= _FEWEST
+        self._counts, self._rates = counts.sums(), counts.rates(None)
+        self._rule = Rule.fit(X, chosen, resolve_threads(self.threads)) if enough else Rule.untrained()
+        return self
+
+    def find_concepts(self, labels: Iterable[Iterable[str]]) -> list[NDArray[np.int64]]:
+        """The numbers of concepts; of those that others replace, the others'."""
+        lists = check_label_lists(labels)
+        numbers: dict[str, int] = {}
+        for label in {label for row in lists for label in row}:
+            numbers[label] = self.vocabulary.current(self.vocabulary.find(label))
+        return [np.unique([numbers[label] for label in row]).astype(np.int64) for row in lists]
+
+    def _count(self, texts: list[str], rows: list[NDArray[np.int64]]) -> tuple[Counts, list[_Batch]]:
+        """What annotators did, and the candidates of the first texts."""
+        n_concepts = len(self.vocabulary)
+        counts = Counts.empty(n_concepts, len(self._table.entry_concepts), N_FOLDS)
+        kept: list[_Batch] = []
+        first = n_kept = 0
+        for candidates in self._candidates(texts):
+            labels = rows[first : first + candidates.n_texts]
+            wanted = np.repeat(np.arange(len(labels)), [len(row) for row in labels]) * n_concepts
+            wanted = wanted + np.concatenate(labels)  # rise
+            chosen = _is_in(candidates.texts * n_concepts + candidates.concepts, wanted)
+            counts.add(candidates, chosen, first, labels)
+            if n_kept < _MOST_CANDIDATES:
+                kept.append(_Batch(first, candidates, chosen))
+                n_kept += len(chosen)
+            first += candidates.n_texts
+        return counts, kept
+
+    def _join(self, kept: list[_Batch], counts: Counts) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Features and answers; what is known of a concept is from texts of other folds."""
+        X, chosen = [], []
+        rates = [counts.rates(fold) for fold in range(N_FOLDS)]
+        for batch in kept:
+            for fold, known in enumerate(rates):
+                mine = (batch.first + batch.candidates.texts) % N_FOLDS == fold
+                part = batch.candidates.some(mine)
+                part.add_rates(known)
+                X.append(part.X)
+                chosen.append(batch.chosen[mine])
+        joined = np.concatenate(X)[:_MOST_CANDIDATES]
+        return joined, np.concatenate(chosen)[:_MOST_CANDIDATES]
+
+    # --- suggest -------------------------------------------------------------------------------------------------
+
+    def rank(self, texts: Iterable[str], top_k: int = 10, threads: int | None = None) -> Ranking:
+        """The numbers of concepts, best first, padded with -1, and probabilities; of many texts.
+
+        Before training the values in [0, 1] order the concepts and are not probabilities.
+        """
+        check_count("top_k", top_k)
+        found = [_best(candidates, self._score(candidates), top_k) for candidates in self._candidates(texts, threads)]
+        if not found:
+            return np.zeros((0, top_k), np.int32), np.zeros((0, top_k), np.float32)
+        return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
+
+    def suggest(self, texts: Any, top_k: int = 10, language: str | None = None) -> Any:
+        """Names and probabilities of the concepts that a text has terms of, best first; for several texts lists."""
+        one = isinstance(texts, str)
+        names = self.vocabulary.names(language)
+        found = [
+            [(names[i], float(value)) for i, value in zip(row, values, strict=True) if i >= 0]
+            for row, values in zip(*self.rank([texts] if one else texts, top_k), strict=True)
+        ]
+        return found[0] if one else found
+
+    def explain(self, text: str, label: str | int) -> TermFound | None:
+        """The term of a concept that a text has, its language and kind, and the words it is made of; None if there is
+        none."""
+        number = self.vocabulary.find(label) if isinstance(label, str) else int(label)
+        if not 0 <= number < len(self.vocabulary):
+            raise ParamError(f"label must be a concept's number below {len(self.vocabulary)}, but is {number}")
+        for candidates in self._candidates([text]):
+            entries = candidates.entries[candidates.concepts == number]
+            if len(entries):
+                return find_places(text, self._table, self.vocabulary, int(entries[0]))
+        return None
+
+    def _candidates(self, texts: Iterable[str], threads: int | None = None) -> Iterator[Candidates]:
+        """The candidates of a batch of texts at a time."""
+        for matches in self._table.match(texts, self.threads if threads is None else threads):
+            yield find_candidates(matches, self._table, self._neighbours)
+
+    def _score(self, candidates: Candidates) -> NDArray[np.float64]:
+        candidates.add_rates(self._rates)
+        return self._rule.score(candidates.X)
+
+    # --- save and load -------------------------------------------------------------------------------------------
+
+    def save(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Writes a model directory: JSON and arrays, which `load` maps."""
+        parts = self._parts()
+        save_parts(path, {"method": _METHOD}, [parts.pop(_SHARD)], 1, parts, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: PathLike | ModelReader, *, checksums: bool = False, threads: int | None = None) -> Self:
+        """Opens what `save` wrote. Nothing in it is run; everything that is followed is checked."""
+        reader = open_model(path, checksums=checksums)
+        if reader.manifest.get("method") != _METHOD:
+            raise ModelError(f"{reader.path}: must hold a LexicalMatcher, but does not; open it with umpteen.load")
+        try:
+            (shard,) = reader.shard_names
+            return cls.from_parts({name: reader.part(shard if name == _SHARD else name) for name in _PARTS}, threads)
+        except ModelError as error:
+            raise type(error)(f"{reader.path}: {error}") from error
+        except ValueError as error:
+            raise ModelCorruptError(f"{reader.path}: a matcher must have one shard ({error})") from error
+
+    def _parts(self) -> dict[str, Part]:
+        kept = (self.vocabulary.to_part(), self._table.to_part(), self._counts.to_part(), self._rule.to_part())
+        return dict(zip(_PARTS, kept, strict=True))
+
+    @classmethod
+    def from_parts(cls, parts: dict[str, Part], threads: int | None = None) -> Self:
+        matcher = cls.__new__(cls)
+        matcher.vocabulary, matcher.threads = Vocabulary.from_part(parts["concepts"]), threads
+        table = TermTable.from_part(parts["terms"], matcher.vocabulary)
+        counts = Counts.from_part(parts["counts"], len(matcher.vocabulary), len(table.entry_concepts))
+        matcher._set(table, counts, Rule.from_part(parts["rule"]))
+        return matcher
+
+
+class _Batch(NamedTuple):
+    """Candidates of some texts, and which of them are labels."""
+
+    first: int
+    candidates: Candidates
+    chosen: NDArray[np.bool_]
+
+
+def _is_in(keys: NDArray[np.int64], rising: NDArray[np.int64]) -> NDArray[np.bool_]:
+    if not len(rising):
+        return np.zeros(len(keys), bool)
+    found: NDArray[np.bool_] = rising[np.minimum(np.searchsorted(rising, keys), len(rising) - 1)] == keys
+    return found
+
+
+def _best(candidates: Candidates, scores: NDArray[np.float64], top_k: int) -> Ranking:
+    """The best concepts of each text; of equals those with the lower number."""
+    ids = np.full((candidates.n_texts, top_k), -1, np.int32)
+    values = np.zeros((candidates.n_texts, top_k), np.float32)
+    order = np.lexsort((candidates.concepts, -scores, candidates.texts))
+    texts = candidates.texts[order]
+    place = np.arange(len(order)) - np.searchsorted(texts, texts)
+    kept = place < top_k
+    ids[texts[kept], place[kept]] = candidates.concepts[order][kept]
+    values[texts[kept], place[kept]] = 1 / (1 + np.exp(-scores[order][kept]))
+    return ids, values
