@@ -558,3 +558,38 @@ def match_terms(terms: list[list[str]], sentences: list[list[str]]) -> dict[int,
             entry[5] = min(entry[5], max(0, length - len(term)))
         start += len(sentence)
     return found
+
+
+def label_text_weights(X, Y, terms, match, word_rows, own_rows, solver):
+    """LabelText's W and bias, dense, label by label; what is solved for labels and for words is PPDSparse's."""
+    import umpteen
+
+    def solve(targets):
+        W, bias = umpteen.PPDSparse(**solver).fit(X, targets).model_.to_weights()
+        return W.toarray().astype(float), np.asarray(bias, float)
+
+    n_features, W, level, words = X.shape[1], [], [], {}
+    of_words = np.array([(Y[:, terms[:, g] > 0] > 0).any(axis=1) for g in range(n_features)]).T.astype(float)
+    taught = np.flatnonzero(of_words.sum(axis=0))
+    solved, biases = solve(of_words[:, taught])
+    for g in range(n_features):
+        n, w, b = of_words[:, g].sum(), np.zeros(n_features), 0.0
+        if n:
+            w, b = solved[list(taught).index(g)], biases[list(taught).index(g)]
+        trust = n / (n + word_rows) if n else 0.0
+        words[g] = (trust * w + (1 - trust) * match * np.eye(n_features)[g], trust * b - (1 - trust))
+    own, own_bias = solve(Y)
+    for label in range(Y.shape[1]):
+        z, n = terms[label].astype(float), Y[:, label].sum()
+        if not n and not z.sum():
+            W.append(np.zeros(n_features))
+            level.append(-np.inf)
+            continue
+        trust = (n / (n + own_rows) if z.sum() else 1.0) if n else 0.0
+        z = z / z.sum() if z.sum() else z
+        composed = sum((z[g] * words[g][0] for g in np.flatnonzero(z)), np.zeros(n_features))
+        W.append(trust * own[label] + (1 - trust) * composed)
+        level.append(
+            (trust * own_bias[label] if n else 0) + (1 - trust) * sum(z[g] * words[g][1] for g in np.flatnonzero(z))
+        )
+    return np.array(W), np.array(level)

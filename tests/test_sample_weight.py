@@ -138,7 +138,7 @@ def test_a_run_is_not_resumed_with_other_weights(data, tmp_path):
 def test_a_method_that_cannot_weigh_rows_has_no_such_argument():
     others = {name for name in METHODS if "sample_weight" not in inspect.signature(method_class(name).fit).parameters}
     assert others == {name for name in METHODS if not method_class(name).weighs_rows}
-    assert others == {"fastxml", "pfastrexml", "rxml", "sleec"}
+    assert others == {"fastxml", "label-text", "pfastrexml", "rxml", "sleec"}
 
 
 @pytest.mark.parametrize(

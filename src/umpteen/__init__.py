@@ -23,6 +23,7 @@ _HOMES = {
     "Dataset": "umpteen.data.dataset",
     "DiSMEC": "umpteen.methods.dismec",
     "FastXML": "umpteen.methods.fastxml",
+    "LabelText": "umpteen.methods.label_text",
     "LabelTree": "umpteen.methods.label_tree",
     "LexicalMatcher": "umpteen.lexical.matcher",
     "Method": "umpteen.methods.base",
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from umpteen.methods.centroid import Centroid as Centroid
     from umpteen.methods.dismec import DiSMEC as DiSMEC
     from umpteen.methods.fastxml import FastXML as FastXML
+    from umpteen.methods.label_text import LabelText as LabelText
     from umpteen.methods.label_tree import LabelTree as LabelTree
     from umpteen.methods.pdsparse import PDSparse as PDSparse
     from umpteen.methods.pfastrexml import PfastreXML as PfastreXML

@@ -26,8 +26,9 @@ from umpteen.params import check_share
 from umpteen.progress import Listener
 from umpteen.storage.store import ModelReader
 from umpteen.tagging import growing, judging, training
-from umpteen.tagging.concepts import LabelConcepts, check_concepts
+from umpteen.tagging.concepts import LabelConcepts, check_concepts, open_vocabulary
 from umpteen.tagging.explaining import TextExplanation, explain_in_words
+from umpteen.tagging.label_terms import with_label_terms
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.records import FieldNames, find_fields, read_records
 from umpteen.tagging.rows import TextRows, rank_rows
@@ -195,6 +196,12 @@ class Tagger(TaggerParameters):
     def choose(self, data: Dataset, model_dir: PathLike | None = None, *, threads: int | None = None) -> Choice:
         """What method="auto" trains on what `prepare` returned; what an interrupted run in `model_dir` chose."""
         return training.choose(self, data, model_dir, threads)
+
+    def equipped(self, features: TextFeatures | None, data: Dataset) -> Method | None:
+        """The method that `train` trains: with the words of labels, if it knows labels by these."""
+        method = self.check()
+        names = data.label_names or ()
+        return None if method is None else with_label_terms(method, open_vocabulary(self.vocabulary), features, names)
 
     def train(
         self,

@@ -379,7 +379,7 @@ def _train_on_texts(
         choice = tagger.choose(data, model, threads=threads).computing(threads=threads, engine=where)
         print_text(str(choice))
     else:
-        describe_work(Path("tf-idf rows"), data, seconds, tagger.method)
+        describe_work(Path("tf-idf rows"), data, seconds, tagger.equipped(vectorizer, data))
     if dry_run:
         return None
     with writing(model):

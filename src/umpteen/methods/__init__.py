@@ -22,6 +22,7 @@ _OWN = {
     "sleec": "umpteen.methods.rxml:SLEEC",
     "rxml-global": "umpteen.methods.rxml_global:RXMLGlobal",
     "label-tree": "umpteen.methods.label_tree:LabelTree",
+    "label-text": "umpteen.methods.label_text:LabelText",
 }
 
 #: All methods: ours, and those that installed packages declare.

@@ -52,6 +52,8 @@ class Method(Estimator):
     trains_by_label: ClassVar[bool] = False
     #: Whether a row may count more or less than once; see `sample_weight` of `fit`.
     weighs_rows: ClassVar[bool] = False
+    #: Whether it has a parameter `label_terms`, the words of labels as rows of X's features, which taggers make.
+    takes_label_terms: ClassVar[bool] = False
     #: Parameters left out of the manifest, because the model keeps them as parts.
     kept_as_parts: ClassVar[tuple[str, ...]] = ()
     #: Names and values of parameters in the manifests of earlier versions -> those of today; values by today's name.

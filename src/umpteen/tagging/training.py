@@ -22,6 +22,7 @@ from umpteen.progress import Listener
 from umpteen.storage.remote import is_url
 from umpteen.storage.store import refuse_finished
 from umpteen.tagging.concepts import CONCEPTS, LabelConcepts, name_concepts, open_vocabulary
+from umpteen.tagging.label_terms import with_label_terms
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.storage import describe_features
 from umpteen.text.features import TextFeatures, restore
@@ -35,7 +36,12 @@ def prepare(
     method = tagger.check()
     features = tagger.make_features()
     vocabulary = open_vocabulary(tagger.vocabulary)
-    names, Y = encode_labels(labels if vocabulary is None else name_concepts(vocabulary, labels))
+    concepts: list[str] = []
+    if vocabulary is not None:
+        labels = name_concepts(vocabulary, labels)
+        if method is not None and method.takes_label_terms:
+            concepts = vocabulary.names_in_use()  # concepts without texts are labels too
+    names, Y = encode_labels(labels, concepts)
     if method is None and tagger.tune and tagger.features is None:
         known = read_choice(model_dir, first_fold(model_dir))
         if known is None:
@@ -94,6 +100,7 @@ def train(
             ), choice  # fmt: skip
     else:
         choice = None
+    method = with_label_terms(method, vocabulary, features, data.label_names or ())
     check_keep_rows(method, tagger.keep_rows)
     return train_calibrated(
         type(method)(**method.get_params()), data.X, data.Y, model_dir, calibration=tagger.calibration,

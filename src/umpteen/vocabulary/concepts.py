@@ -183,6 +183,11 @@ class Vocabulary:
         tried: dict[str, int] = {}
         return [name if taken[name] == 1 else self._distinct(i, name, used, tried) for i, name in enumerate(plain)]
 
+    def names_in_use(self) -> list[str]:
+        """`names` of the concepts that are neither deprecated nor replaced by another."""
+        used = ~self.deprecated & (self.replaced_by < 0)
+        return [name for name, kept in zip(self.names(), used.tolist(), strict=True) if kept]
+
     def _distinct(self, concept: int, name: str, used: set[str], tried: dict[str, int]) -> str:
         """`tried` has the number after the last one that was tried for each name: those below it are taken, and
         looking at them again for every concept would take forever where very many share a name."""
@@ -250,6 +255,10 @@ class Vocabulary:
         below = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self._arrays["broader_ends"], prepend=0))
         order = np.argsort(above, kind="stable")
         return below[order], np.cumsum(np.bincount(above, minlength=len(self)))
+
+    def speaks(self, language: str) -> bool:
+        """Whether terms in a language are in the vocabulary's own; any is if it has none, and "" is in every one."""
+        return not (self.language and language) or _speaks(language, self.language)
 
     def _place(self, language: str) -> int | None:
         return next((i for i, name in enumerate(self.languages) if _speaks(name, language)), None)
