@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -234,6 +235,27 @@ def test_more_labels_than_are_looked_at_first():
     Y.eliminate_zeros()
     model = umpteen.DiSMEC().fit(X, Y)
     assert np.diff(model.predict(X).indptr).max() == 120
+
+
+def test_thresholds_that_differ_by_label_are_those_of_each_label():
+    data = umpteen.make_synthetic(300, 100, 120, seed=1)
+    model = umpteen.DiSMEC().fit(data.X, data.Y, calibration=5).model_
+    rng = np.random.default_rng(0)
+    own = rng.choice([0.0, 0.01, 0.2, 0.9], model.n_labels, p=[0.02, 0.3, 0.3, 0.38]).astype(np.float32)
+    model = model.with_part("calibration", replace(model.calibration, label_thresholds=own).to_part())
+    ranked, values = model.predict_topk_proba(data.X[:40], model.n_labels)
+    labels, found = model.rank(data.X[:40], threshold="macro")
+    holes = 0
+    for i in range(40):
+        given = (ranked[i] >= 0) & (values[i] >= own[ranked[i]])
+        holes += int(np.flatnonzero(given)[-1] >= given.sum())
+        n = given.sum()
+        assert labels[i, :n].tolist() == ranked[i][given].tolist()  # however unlikely labels lie between them
+        assert found[i, :n].tolist() == values[i][given].tolist()
+        assert (labels[i, n:] == -1).all()
+        alone, _ = model.rank(data.X[i], threshold="macro")  # the same without other rows
+        assert alone[0, :n].tolist() == labels[i, :n].tolist()
+    assert holes > 20
 
 
 def test_texts_the_model_cannot_judge_get_no_label(tmp_path):

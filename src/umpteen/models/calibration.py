@@ -121,6 +121,11 @@ class Calibration:
             out[known] = self.label_thresholds[labels[known]]
         return out
 
+    @property
+    def least_threshold(self) -> float:
+        """The lowest threshold of any label."""
+        return float(np.min(self.label_thresholds, initial=self.threshold))
+
     @classmethod
     def from_part(cls, part: Part) -> Calibration:
         arrays = [part.array(name, "float32") for name in ("scores", "probabilities", "label_thresholds")]

@@ -59,6 +59,9 @@ class Decider:
             labels = np.where(np.arange(labels.shape[1]) < given[:, None], labels, -1)
         if cut is not None:
             labels = np.where(self._is_given(labels, scores, cut), labels, -1)
+        if cut == "macro":  # thresholds differ, so a label that is given may come after one that is not
+            order = np.arange(len(labels))[:, None], np.argsort(labels < 0, axis=1, kind="stable")
+            labels, scores, values = labels[order], scores[order], values[order]
         if raw:
             values = scores
         if top_k is None and labels.size:
@@ -71,10 +74,17 @@ class Decider:
         """A ranking that is wide enough for every row's labels above a cut, if there is one."""
         width, most = min(_FIRST_LABELS, self.n_labels), min(_MOST_LABELS, self.n_labels)
         labels, scores = predict(width)
-        while cut is not None and width < most and self._is_given(labels[:, -1:], scores[:, -1:], cut).any():
+        while cut is not None and width < most and self._may_go_on(labels[:, -1], scores[:, -1], cut):
             width = min(5 * width, most)  # some row has more labels than were looked at
             labels, scores = predict(width)
         return labels, scores
+
+    def _may_go_on(self, labels: NDArray[np.int32], scores: NDArray[np.float32], cut: float | str) -> bool:
+        """Whether a label behind the last one of a row may be given: the thresholds of others may be lower."""
+        least = self.calibration.least_threshold if cut == "macro" and self.calibration is not None else None
+        if least is None:
+            return bool(self._is_given(labels, scores, cut).any())
+        return bool(((self.to_unit(scores) >= least) & (labels >= 0)).any())
 
     def to_unit(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         if self.calibration is not None:
