@@ -178,6 +178,9 @@ def test_compare_two_models(page):
     expect(page.locator(".column")).to_have_count(2)
     expect(page.locator(".column h2")).to_have_text(["tags", "trees"])
     assert set(labels(page, 0)) & set(labels(page, 1))
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.locator(".name").first.evaluate("name => { name.textContent = 'thermometers' }")  # no word is broken
+    assert page.locator(".name").first.evaluate("name => name.getClientRects()[0].height") < 30
     expect(page.locator(".shared").first).to_contain_text("#")
     page.locator(".column").nth(1).locator(".pick").first.click()
     expect(page.locator("#why-note")).to_contain_text("trees' votes")

@@ -334,6 +334,8 @@ def test_the_reference_is_whole_and_needs_nothing_from_elsewhere(client):
     for field in ("top_k", "threshold", "documents[].text", "results[].score"):
         assert f"<code>{field}</code>" in page.text
     assert "https://" not in page.text
+    assert "integer from 1 to 1000 or &quot;auto&quot;" in page.text
+    assert "As many labels, however unlikely" in page.text
 
 
 def test_settings_of_an_operator_are_checked(served_models):

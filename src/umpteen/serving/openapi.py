@@ -178,12 +178,8 @@ def _write_limits(components: dict[str, Any], settings: Settings) -> None:
     for name in ("labels", "accepted", "rejected", "added"):
         correction[name]["maxItems"] = schema.MOST_NAMES
     for name in ("SuggestRequest", "BatchRequest"):
-        top_k = components[name]["properties"]["top_k"]
-        top_k["anyOf"] = [
-            {"type": "integer", "minimum": 1, "maximum": settings.max_top_k},
-            {"enum": ["auto"]},
-            {"type": "null"},
-        ]
+        top_k = components[name]["properties"]["top_k"]["anyOf"][0]  # beside null; it has the description
+        top_k["anyOf"] = [{"type": "integer", "minimum": 1, "maximum": settings.max_top_k}, {"enum": ["auto"]}]
     for name in ("SuggestRequest", "BatchRequest", "ExplainRequest", "LearnRequest"):
         components[name]["properties"]["model"]["examples"] = [next(iter(settings.models))]
 
