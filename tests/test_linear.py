@@ -72,6 +72,42 @@ def test_batch_equals_one_by_one_on_any_number_of_threads(simd, threads, density
         np.testing.assert_array_equal(one_scores[0], scores[i])
 
 
+def with_dense_features(seed, n_labels, weight_type, n_dense=24, n_shards=2):
+    """A model whose last features have weights for most labels, and rows that have all or none of these."""
+    rng = np.random.default_rng(seed)
+    shards = []
+    for ids in np.array_split(np.arange(n_labels, dtype=np.int32), n_shards):
+        W = sp.random(len(ids), 60, 0.1, format="csr", dtype=np.float32, random_state=rng)
+        V = rng.normal(size=(len(ids), n_dense)).astype(np.float32) * (rng.random((len(ids), n_dense)) < 0.8)
+        bias = rng.normal(size=len(ids)).astype(np.float32)
+        shards.append(LinearShard.from_weights(sp.hstack([W, V], format="csr"), bias, ids, weight_type))
+    sparse = random_rows(seed + 1, n_rows=75, n_features=60, density=0.1)
+    dense = rng.normal(size=(75, n_dense)).astype(np.float32)
+    X = as_csr((sparse, dense), "X")
+    X.data[::17] = 0
+    without = X[40:60].copy()
+    without.data[without.indices >= 60] = 0
+    without.eliminate_zeros()
+    return LinearModel(shards, 60 + n_dense, n_labels), as_csr(sp.vstack([X, without], format="csr"), "X")
+
+
+@pytest.mark.parametrize("weight_type", ["float16", "float32"])
+@pytest.mark.parametrize("n_labels", [2, 30, 100, 1100])
+def test_dense_features_match_the_twin_one_by_one_and_on_any_threads(simd, n_labels, weight_type):
+    model, X = with_dense_features(n_labels, n_labels, weight_type)
+    labels, scores = model.predict_topk(X, 5)
+    want = reference.topk(model.shards, X, 5, n_labels, fused=simd != "baseline")
+    np.testing.assert_array_equal(labels, want[0])
+    np.testing.assert_array_equal(scores, want[1])
+    for threads in (2, 5):
+        for got, one in zip(model.predict_topk(X, 5, threads=threads), (labels, scores), strict=True):
+            np.testing.assert_array_equal(got, one)
+    for i in (0, 31, 74, 80, 94):
+        one_labels, one_scores = model.predict_topk(as_csr(X[i], "X"), 5)
+        np.testing.assert_array_equal(one_labels[0], labels[i])
+        np.testing.assert_array_equal(one_scores[0], scores[i])
+
+
 def test_shuffled_rows_give_shuffled_predictions():
     model, X = random_model(5), random_rows(6, n_rows=100)
     order = np.random.default_rng(7).permutation(100)

@@ -17,6 +17,8 @@ constexpr std::int64_t kMaxLabelsPerShard = 65536;
 constexpr std::int64_t kMaxRowsPerItem = 128;
 constexpr std::int32_t kMinTile = 512;   // x 16 rows x 4 bytes: 32 KB, the first-level cache
 constexpr std::int32_t kMaxTile = 8192;  // 512 KB, the second
+constexpr std::int32_t kFewestDense = 16;
+constexpr std::int64_t kMostSpread = 1 << 22;  // 16 MB of dense weights per worker
 
 /// Sixteen rows gathered into a panel.
 struct Panel {
@@ -55,6 +57,8 @@ class Scorer {
       build_panel(first, std::min(first + kPanelRows, end), panels_[static_cast<std::size_t>(p)]);
     }
     for (const LinearShard& shard : shards_) {
+      n_dense_ = count_dense(shard);
+      spread_ready_ = false;
       for (std::int64_t p = 0; p < n_panels; ++p) {
         control_.check_in(worker_);
         const std::int64_t first = begin + p * kPanelRows;
@@ -98,18 +102,40 @@ class Scorer {
     for (const std::int32_t f : panel.features) slots_[static_cast<std::size_t>(f)] = -1;
   }
 
+  /// How many of a shard's last features have weights for most labels, such as those of a dense block.
+  static std::int32_t count_dense(const LinearShard& shard) {
+    const std::int64_t n_chunks = chunks_of(shard.n_labels);
+    const std::int64_t most = std::min(shard.n_features, kMostSpread / std::max<std::int64_t>(16 * n_chunks, 1));
+    std::int32_t n = 0;
+    while (n < most) {
+      const std::int64_t nnz = count_weights(shard, static_cast<std::int32_t>(shard.n_features - 1 - n));
+      if (nnz < n_chunks || 2 * nnz < shard.n_labels) break;
+      ++n;
+    }
+    return n < kFewestDense ? 0 : n;
+  }
+
+  /// How many of the panel's features are the shard's dense ones: all of them, or none.
+  std::int32_t count_dense(const LinearShard& shard, const Panel& panel) const {
+    const std::size_t n = panel.features.size();
+    const auto n_dense = static_cast<std::size_t>(n_dense_);
+    const bool all = n_dense > 0 && n >= n_dense && panel.features[n - n_dense] == shard.n_features - n_dense_;
+    return all ? n_dense_ : 0;
+  }
+
   /// Whether this shard is cheaper to score for all rows of the panel at once than row by row. In cycles, measured:
   /// a weight of a list takes 2 for a row and 3 for a panel; a mask, with all its weights, row_mask_cycles for a row,
-  /// and for a panel 3 for each of its weights after 6 for spelling it out.
+  /// and for a panel 3 for each of its weights after 6 for spelling it out; a dense feature 1 for each label.
   bool pays(const LinearShard& shard, const Panel& panel, std::int64_t begin, std::int64_t end) const {
     if (panel.features.empty()) return false;
     const std::int64_t n_chunks = chunks_of(shard.n_labels);
     std::int64_t by_row = 0;
     for (std::int64_t i = X_.indptr[begin]; i < X_.indptr[end]; ++i)
       by_row += std::min(2 * count_weights(shard, X_.indices[i]), kernels_.row_mask_cycles * n_chunks);
-    std::int64_t by_panel = 0;
-    for (const std::int32_t f : panel.features) {
-      const std::int64_t nnz = count_weights(shard, f);
+    const std::int64_t n_dense = count_dense(shard, panel);
+    std::int64_t by_panel = n_dense * shard.n_labels;
+    for (std::size_t i = 0; i < panel.features.size() - static_cast<std::size_t>(n_dense); ++i) {
+      const std::int64_t nnz = count_weights(shard, panel.features[i]);
       by_panel += 3 * nnz + (nnz >= n_chunks ? 6 * n_chunks : 0);
     }
     return by_panel < by_row;
@@ -119,15 +145,17 @@ class Scorer {
     return std::int64_t{shard.indptr[feature + 1]} - shard.indptr[feature];
   }
 
-  /// Finds the labels of the panel's features in this shard, spelling out masks.
-  void list_labels(const LinearShard& shard, Panel& panel) {
+  /// Finds the labels of the panel's first n features in this shard, spelling out masks.
+  void list_labels(const LinearShard& shard, std::size_t n, Panel& panel) {
     const std::int64_t n_chunks = chunks_of(shard.n_labels);
     std::int64_t size = 16;
-    for (const std::int32_t f : panel.features)
-      if (count_weights(shard, f) >= n_chunks) size += count_weights(shard, f);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::int64_t nnz = count_weights(shard, panel.features[i]);
+      if (nnz >= n_chunks) size += nnz;
+    }
     if (static_cast<std::int64_t>(spelled_.size()) < size) spelled_.resize(static_cast<std::size_t>(size));
     std::uint16_t* out = spelled_.data();
-    for (std::size_t i = 0; i < panel.features.size(); ++i) {
+    for (std::size_t i = 0; i < n; ++i) {
       const std::int32_t f = panel.features[i];
       const std::int64_t nnz = count_weights(shard, f);
       panel.labels[i] = shard.positions + shard.position_ptr[f];
@@ -149,21 +177,37 @@ class Scorer {
   }
 
   void score_panel(const LinearShard& shard, Panel& panel, int n_rows) {
-    list_labels(shard, panel);
+    const std::int32_t n_dense = count_dense(shard, panel);
+    const std::size_t n_sparse = panel.features.size() - static_cast<std::size_t>(n_dense);
+    list_labels(shard, n_sparse, panel);
+    if (n_dense > 0) spread(shard);
     const std::int32_t tile_size = tile_size_for(shard);
     const std::size_t n_acc = static_cast<std::size_t>(tile_size) * kPanelRows;
     if (acc_.size() < n_acc) acc_.resize(n_acc);
     for (std::size_t i = 0; i < panel.x.size(); ++i) panel.scaled[i] = panel.x[i] * shard.scale;
-    for (std::size_t f = 0; f < panel.features.size(); ++f) panel.cursors[f] = 0;
-    const RowPanel rows{static_cast<std::int64_t>(panel.features.size()), panel.features.data(), panel.scaled.data(),
+    for (std::size_t f = 0; f < n_sparse; ++f) panel.cursors[f] = 0;
+    const RowPanel rows{static_cast<std::int64_t>(n_sparse), panel.features.data(), panel.scaled.data(),
                         panel.labels.data(), panel.cursors.data()};
     for (std::int32_t begin = 0; begin < shard.n_labels; begin += tile_size) {
       const std::int32_t n_labels = std::min(tile_size, shard.n_labels - begin);
       for (std::int32_t l = 0; l < n_labels; ++l)
         std::fill_n(acc_.data() + static_cast<std::ptrdiff_t>(l) * kPanelRows, kPanelRows, shard.bias[begin + l]);
       kernels_.add_panel(shard, rows, begin, tile_size, acc_.data());
+      for (std::int32_t l = 0; n_dense > 0 && l < n_labels; l += 16)
+        kernels_.add_spread(spread_.data() + std::ptrdiff_t{(begin + l) / 16} * n_dense * 16,
+                            panel.scaled.data() + n_sparse * kPanelRows, n_dense,
+                            acc_.data() + std::ptrdiff_t{l} * kPanelRows);
       kernels_.select_panel(acc_.data(), begin, n_labels, n_rows, lists_);
     }
+  }
+
+  /// Lays out the weights of a shard's dense features, once for all panels of an item.
+  void spread(const LinearShard& shard) {
+    if (spread_ready_) return;
+    const std::int64_t size = chunks_of(shard.n_labels) * n_dense_ * 16;
+    if (static_cast<std::int64_t>(spread_.size()) < size) spread_.resize(static_cast<std::size_t>(size));
+    kernels_.spread_weights(shard, static_cast<std::int32_t>(shard.n_features - n_dense_), n_dense_, spread_.data());
+    spread_ready_ = true;
   }
 
   void score_row(const LinearShard& shard, std::int64_t row, TopList& list) {
@@ -216,6 +260,9 @@ class Scorer {
   std::vector<Panel> panels_;
   std::vector<std::uint16_t> spelled_;  // labels of the runs a panel reads as masks
   AlignedVector<float> acc_;
+  std::int32_t n_dense_ = 0;     // of the shard at hand, last features with weights for most labels
+  AlignedVector<float> spread_;  // their weights, by 16 labels, feature and label
+  bool spread_ready_ = false;
   std::vector<std::int64_t> sizes_;  // how many labels each row's output list holds
   TopList lists_[kPanelRows];
 };

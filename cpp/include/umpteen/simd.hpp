@@ -41,6 +41,10 @@ struct Kernels {
   /// tile_size is a power of two of at least 16; acc has tile_size x kPanelRows floats.
   void (*add_panel)(const LinearShard& shard, const RowPanel& panel, std::int32_t tile_begin, std::int32_t tile_size,
                     float* acc);
+  /// The weights of n features with masks, without gaps and sixteen labels at a time: out[chunk][feature][label].
+  void (*spread_weights)(const LinearShard& shard, std::int32_t first_feature, std::int32_t n, float* out);
+  /// acc[label][row] += w[feature][label] * x[feature][row] over n features in order: sixteen labels, sixteen rows.
+  void (*add_spread)(const float* w, const float* x, std::int32_t n, float* acc);
   /// acc[label] += w * x over one row. acc has 65536 floats.
   void (*add_row)(const LinearShard& shard, std::int64_t nnz, const std::int32_t* features, const float* x,
                   float* acc);

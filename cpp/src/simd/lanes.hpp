@@ -282,10 +282,12 @@ inline std::uint16_t* write_set_bits(std::uint32_t mask, std::uint32_t base, std
 #endif
 }
 
+/// kRowMaskCycles: see Kernels; kSumsInRegisters: how many Lanes are summed side by side, beside two more.
 /// Weights dealt out to the lanes whose bit is set, lowest first; 0 in the others. Reads sixteen whatever the
 /// mask.
 #if defined(__AVX512F__)
 constexpr std::int64_t kRowMaskCycles = 4;
+constexpr int kSumsInRegisters = 16;
 template <typename Weight>
 inline Lanes expand_weights(const Weight* p, std::uint32_t mask) {
   return {_mm512_maskz_expand_ps(static_cast<__mmask16>(mask), load_weights(p).v)};
@@ -302,6 +304,7 @@ struct ExpandTable {
 };
 constexpr ExpandTable kExpand;
 constexpr std::int64_t kRowMaskCycles = 7;
+constexpr int kSumsInRegisters = 4;
 
 inline __m256 load_eight(const float* p) { return _mm256_loadu_ps(p); }
 inline __m256 load_eight(const std::uint16_t* p) {
@@ -321,6 +324,7 @@ inline Lanes expand_weights(const Weight* p, std::uint32_t mask) {
 }
 #else
 constexpr std::int64_t kRowMaskCycles = 80;
+constexpr int kSumsInRegisters = 2;
 template <typename Weight>
 inline Lanes expand_weights(const Weight* p, std::uint32_t mask) {
   alignas(64) float w[16] = {};

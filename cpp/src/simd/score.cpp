@@ -65,6 +65,48 @@ void add_panel_as(const LinearShard& shard, const Weight* weights, const RowPane
   }
 }
 
+template <typename Weight>
+void spread_as(const LinearShard& shard, const Weight* weights, std::int32_t first_feature, std::int32_t n,
+               float* out) {
+  const auto n_chunks = static_cast<std::uint32_t>(chunks_of(shard.n_labels));
+  for (std::int32_t f = 0; f < n; ++f) {
+    const std::int32_t feature = first_feature + f;
+    const std::uint32_t begin = shard.indptr[feature];
+    const std::uint32_t nnz = shard.indptr[feature + 1] - begin;
+    const std::uint16_t* const masks = shard.positions + shard.position_ptr[feature];
+    std::uint32_t i = 0;
+    for (std::uint32_t chunk = 0; chunk < n_chunks; ++chunk) {
+      const auto bits = static_cast<std::uint32_t>(__builtin_popcount(masks[chunk]));
+      const std::uint32_t mask = bits > nnz - i ? 0 : masks[chunk];  // corrupt: more labels than weights
+      store(out + (std::size_t{chunk} * static_cast<std::size_t>(n) + static_cast<std::size_t>(f)) * 16,
+            expand_weights(weights + begin + i, mask));
+      i += mask == 0 ? 0 : bits;
+    }
+  }
+}
+
+void spread_weights(const LinearShard& shard, std::int32_t first_feature, std::int32_t n, float* out) {
+  if (shard.half)
+    spread_as(shard, static_cast<const std::uint16_t*>(shard.weights), first_feature, n, out);
+  else
+    spread_as(shard, static_cast<const float*>(shard.weights), first_feature, n, out);
+}
+
+/// As many labels at a time as registers hold sums for.
+void add_spread(const float* w, const float* x, std::int32_t n, float* acc) {
+  for (int first = 0; first < 16; first += kSumsInRegisters) {
+    Lanes sums[kSumsInRegisters];
+    float* const cells = acc + first * kPanelRows;
+    for (int j = 0; j < kSumsInRegisters; ++j) sums[j] = load(cells + j * kPanelRows);
+    for (std::int32_t f = 0; f < n; ++f) {
+      const Lanes values = load(x + std::ptrdiff_t{f} * kPanelRows);
+      const float* const weights = w + std::ptrdiff_t{f} * 16 + first;
+      for (int j = 0; j < kSumsInRegisters; ++j) sums[j] = multiply_add(broadcast(weights[j]), values, sums[j]);
+    }
+    for (int j = 0; j < kSumsInRegisters; ++j) store(cells + j * kPanelRows, sums[j]);
+  }
+}
+
 /// A row's runs lie far apart: asked for a few features ahead, their first lines are there when they are needed, and
 /// the hardware follows from there.
 constexpr std::int64_t kAhead = 4;
@@ -167,7 +209,14 @@ void select_row(const float* acc, std::int32_t n_labels, TopList& list) {
 }  // namespace
 
 extern const Kernels kKernels;
-const Kernels kKernels{
-    UMPTEEN_QUOTE(UMPTEEN_ISA), kRowMaskCycles, list_labels, add_panel, add_row, select_panel, select_row};
+const Kernels kKernels{UMPTEEN_QUOTE(UMPTEEN_ISA),
+                       kRowMaskCycles,
+                       list_labels,
+                       add_panel,
+                       spread_weights,
+                       add_spread,
+                       add_row,
+                       select_panel,
+                       select_row};
 
 }  // namespace umpteen::UMPTEEN_ISA
