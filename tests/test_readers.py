@@ -487,9 +487,10 @@ def test_reads_a_pipe(tmp_path):
 
 
 def test_format_by_name():
-    names = {"a.txt": "xc", "a.txt.xz": "xc", "a.npz": "npz", "a.svm.gz": "svmlight", "a.libsvm": "svmlight"}
+    names = {"a.txt": "xc", "a.txt.xz": "xc", "a.npz": "npz", "a.npy": "npy", "a.svm.gz": "svmlight"}
+    names["a.libsvm"] = "svmlight"
     assert {name: format_of(name) for name in names} == names
-    with pytest.raises(umpteen.errors.ParamError, match="format must be one of xc, svmlight, npz, but is 'arff'"):
+    with pytest.raises(umpteen.errors.ParamError, match="must be one of xc, svmlight, npz, npy, but is 'arff'"):
         umpteen.read("a.txt", format="arff")
 
 

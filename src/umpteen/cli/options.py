@@ -29,7 +29,7 @@ FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="xc, svmlight or npz; of texts jsonl, csv, tsv, annif-tsv, parquet or excel.",
+        help="xc, svmlight, npz or npy; of texts jsonl, csv, tsv, annif-tsv, parquet or excel.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -148,11 +148,11 @@ def read_data(
         if chosen == "svmlight":
             raise ParamError("--labels cannot be used with svmlight files, which contain their labels")
         options["labels"] = labels
-    if chosen != "npz":
+    if chosen not in ("npz", "npy"):
         options |= {"threads": threads, **sizes}
     if one_based is not None:
-        if chosen == "npz":
-            raise ParamError("--one-based and --zero-based are for text files, not for .npz")
+        if chosen in ("npz", "npy"):
+            raise ParamError(f"--one-based and --zero-based are for text files, not for .{chosen}")
         options["one_based"] = one_based
     return read(path, format=chosen, **options)
 

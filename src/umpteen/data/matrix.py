@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import operator
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from umpteen.data.blocks import is_pair, join_blocks
 from umpteen.errors import DataError, MissingExtraError
 
 Csr = sp.csr_matrix[Any]
@@ -38,7 +40,8 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     Parameters
     ----------
     matrix
-        SciPy sparse matrix or array, or anything numpy can read as a 2-D array.
+        SciPy sparse matrix or array, or anything numpy can read as a 2-D array; or, of values, a pair of these,
+        (sparse block, dense block), whose columns come one behind the other.
     name
         What to call it in messages.
     n_columns
@@ -46,9 +49,11 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     values
         False for label matrices: stored entries become 1, stored zeros vanish.
     """
+    if values and is_pair(matrix):
+        matrix = _join_pair(*matrix, name)
     if hasattr(matrix, "sparse") and hasattr(matrix.sparse, "to_coo"):  # a pandas table of sparse columns
         matrix = matrix.sparse.to_coo()
-    elif hasattr(matrix, "__arrow_c_stream__") and not hasattr(matrix, "__array__"):
+    elif hasattr(matrix, "__arrow_c_stream__") and (not hasattr(matrix, "__array__") or _is_pyarrow(matrix)):
         matrix = from_arrow(matrix, name)
     is_sparse: bool = sp.issparse(matrix)
     if not is_sparse:
@@ -108,21 +113,55 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     return make_csr(data, indices, csr.indptr.astype(np.int64, copy=False), csr.shape)
 
 
+def _is_pyarrow(table: Any) -> bool:
+    """Whether a table would give its lists as objects."""
+    return type(table).__module__.startswith("pyarrow")
+
+
+def _join_pair(sparse: Any, dense: Any, name: str) -> Csr:
+    sparse = as_csr(sparse, f"the sparse block of {name}")
+    try:
+        dense = np.asarray(dense)
+    except ValueError as error:
+        raise DataError(f"the dense block of {name} must be a matrix, but its rows differ in length") from error
+    data, indices, indptr = join_blocks(sparse, dense, name)
+    if sparse.shape[1] + dense.shape[1] > INT32_MAX:
+        raise DataError(f"{name} may have at most {INT32_MAX} columns")
+    return make_csr(data, indices, indptr, (sparse.shape[0], sparse.shape[1] + dense.shape[1]))
+
+
 def from_arrow(table: Any, name: str) -> NDArray[Any]:
-    """The columns of an Arrow table or stream, such as a DuckDB relation, which must be numbers."""
+    """The columns of an Arrow table or stream, such as a DuckDB relation, which must be numbers, or lists of as many
+    numbers in every row, as vectors are kept in Parquet."""
     try:
         import pyarrow
     except ImportError:
         raise MissingExtraError(
             f"{name} is an Arrow table. Install what reads it with: pip install 'umpteen[parquet]'"
         ) from None
-    columns = pyarrow.table(table)
-    for column, kind in zip(columns.column_names, columns.schema.types, strict=True):
-        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
+    types, columns = pyarrow.types, pyarrow.table(table)
+    found = []
+    for column, values in zip(columns.column_names, columns.columns, strict=True):
+        kind, width = values.type, None
+        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+            kind, width = kind.value_type, _width(values, f"column {column!r:.100} of {name}")
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             raise DataError(f"{name} must hold numbers only, but column {column!r:.100} holds {kind}")
-    if columns.num_columns == 0:
-        return np.zeros((columns.num_rows, 0), np.float32)
-    return np.column_stack([column.to_numpy() for column in columns.columns])
+        if width is None:
+            found.append(values.to_numpy())
+        else:
+            flat = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in values.chunks]
+            found.append(np.concatenate(flat or [np.zeros(0)]).reshape(len(values), width))
+    return np.column_stack(found) if found else np.zeros((columns.num_rows, 0), np.float32)
+
+
+def _width(lists: Any, what: str) -> int:
+    """How many entries each list of an Arrow column has."""
+    compute: Any = importlib.import_module("pyarrow.compute")
+    lengths = set(compute.unique(compute.list_value_length(lists)).to_pylist())
+    if len(lengths) > 1 or None in lengths:
+        raise DataError(f"{what} must hold lists of one length, but lengths are {sorted(map(str, lengths))!r:.100}")
+    return int(next(iter(lengths), 0))
 
 
 def check_type(dtype: Any, name: str) -> None:

@@ -1,7 +1,8 @@
-"""NumPy ``.npz`` files: SciPy's (one matrix per file), or one file with a whole data set.
+"""NumPy ``.npz`` files: SciPy's (one matrix per file), or one file with a whole data set; and ``.npy``, dense rows.
 
 A whole data set has the arrays ``X_data, X_indices, X_indptr, X_shape``, the same for ``Y``, and optionally
-``label_names`` and ``feature_names``. Neither kind is ever unpickled.
+``label_names`` and ``feature_names``; and ``X_dense`` if the last columns of X, behind those of ``X_shape``, are in
+all rows. No kind is ever unpickled.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from umpteen.data.blocks import count_dense, split_blocks
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike, atomic_path
 from umpteen.data.matrix import Csr, as_csr
@@ -45,7 +47,7 @@ def read_npz(
         if "X_data" not in file:
             raise DataError(f"{path}: the file has no labels; pass the file that has them")
         try:
-            X, Y = _matrix(file, "X"), _matrix(file, "Y")
+            X, Y = _rows(file), _matrix(file, "Y")
             names = {key: _names(file, key) for key in ("label_names", "feature_names")}
         except _BAD_CONTENT as error:
             raise DataError(f"{path}: not a data set ({_reason(error)})") from error
@@ -64,9 +66,32 @@ def read_npz_features(path: PathLike) -> Csr:
         if "X_data" not in file:
             return as_csr(_load_scipy(path), f"{path}")
         try:
-            return as_csr(_matrix(file, "X"), f"{path}")
+            return as_csr(_rows(file), f"{path}")
         except _BAD_CONTENT as error:
             raise DataError(f"{path}: not a data set ({_reason(error)})") from error
+
+
+def read_npy(path: PathLike, *, labels: PathLike | None = None, **names: Sequence[str] | None) -> Dataset:
+    """Reads X from a ``.npy`` of dense rows and Y from SciPy's ``.npz``; `names` as for `read_npz`."""
+    if labels is None:
+        raise DataError(f"{path}: the file has no labels; pass the .npz file that has them")
+    X, Y = map_npy(path), _load_scipy(labels)
+    if X.shape[0] != Y.shape[0]:
+        raise DataError(f"{labels}: must have {X.shape[0]} rows, as {path} has, but has {Y.shape[0]}")
+    return _dataset(path, X, Y, names.get("label_names"), names.get("feature_names"))
+
+
+def map_npy(path: PathLike) -> Any:
+    """The array of a ``.npy``, mapped: dense rows, or the dense block of a pair."""
+    if not Path(path).is_file():
+        raise DataError(f"{path}: must be a file")
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except _BAD_CONTENT as error:
+        raise DataError(f"{path}: not an .npy file ({_reason(error)})") from error
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "biuf":
+        raise DataError(f"{path}: must hold a matrix of real numbers")
+    return array
 
 
 def write_npz(data: Dataset, path: PathLike, *, labels: PathLike | None = None) -> None:
@@ -77,7 +102,10 @@ def write_npz(data: Dataset, path: PathLike, *, labels: PathLike | None = None) 
                 sp.save_npz(file, matrix)
         return
     arrays: dict[str, Any] = {}
-    for name, matrix in (("X", data.X), ("Y", data.Y)):
+    X: Any = data.X
+    if width := count_dense(X):
+        X, arrays["X_dense"] = split_blocks(X, width)
+    for name, matrix in (("X", X), ("Y", data.Y)):
         arrays |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
         arrays[f"{name}_shape"] = np.asarray(matrix.shape, np.int64)
     for key, value in (("label_names", data.label_names), ("feature_names", data.feature_names)):
@@ -117,6 +145,12 @@ def _names(file: Any, key: str) -> list[str] | None:
         raise ValueError(f"{key} must be one dimension of text, but are {names.ndim} of {names.dtype}")
     found: list[str] = names.tolist()
     return found
+
+
+def _rows(file: Any) -> Any:
+    """X, or its two blocks."""
+    X = _matrix(file, "X")
+    return (X, file["X_dense"]) if "X_dense" in file else X
 
 
 def _matrix(file: Any, name: str) -> Csr:

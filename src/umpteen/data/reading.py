@@ -7,15 +7,15 @@ from typing import Any
 
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import COMPRESSED_SUFFIXES, PathLike
-from umpteen.data.matrix import Csr
-from umpteen.data.npz import read_npz, read_npz_features
+from umpteen.data.matrix import Csr, as_csr
+from umpteen.data.npz import map_npy, read_npy, read_npz, read_npz_features
 from umpteen.data.svmlight import read_svmlight
 from umpteen.data.xc_text import read_xc, read_xc_features
 from umpteen.errors import DataError, ParamError
 from umpteen.extensions import READERS_GROUP, declared, import_object
 
-FORMATS = ("xc", "svmlight", "npz")
-_SUFFIXES = {".npz": "npz", ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight"}
+FORMATS = ("xc", "svmlight", "npz", "npy")
+_SUFFIXES = {".npz": "npz", ".npy": "npy", ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight"}
 
 
 def format_of(path: PathLike) -> str:
@@ -35,6 +35,8 @@ def read_features(path: PathLike, *, format: str | None = None, n_features: int 
         if "one_based" in options:
             raise ParamError("one_based is for text files, not for .npz")
         return read_npz_features(path)
+    if format == "npy":
+        return as_csr(map_npy(path), f"{path}", n_features)
     return read(path, format=format, n_features=n_features, **options).X
 
 
@@ -47,6 +49,8 @@ def read(path: PathLike, *, format: str | None = None, **options: Any) -> Datase
         return read_svmlight(path, **options)
     if format == "npz":
         return read_npz(path, **options)
+    if format == "npy":
+        return read_npy(path, **options)
     others = declared(READERS_GROUP)
     if format in others:
         return check_dataset(import_object(others[format])(path), format)  # options are of our own formats
