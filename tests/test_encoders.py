@@ -121,10 +121,26 @@ def test_reasons_add_up_with_one_line_for_the_meaning(method):
     found = tagger.explain("herring in the sea", "fish")
     assert sum(value for _, value in found.words) + found.base == pytest.approx(found.explained, abs=1e-4)
     if method in ("dismec", "label-tree"):
-        assert [word for word, _ in found.words].count("(meaning)") == 1
+        (line,) = [word for word, _ in found.words if word.startswith("(meaning)")]
+        near = line.removeprefix("(meaning) near ").split(", ")
+        assert 1 <= len(near) <= 3
+        assert set(near) < {"quotas", "cod", "wine", "taxes", "beer", "and", "now", "then"}  # words it does not have
     if method == "dismec":
         assert found.explained == pytest.approx(found.score, abs=1e-4)
     assert not any("[" in word for word, _ in found.words)
+
+
+def test_near_words_are_those_of_a_whole_comparison():
+    union = TfidfUnion(["word", "svd:6"]).fit(TEXTS)
+    part = union.parts_[1]
+    vectors = part.encoder_.vectors.astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    names = list(part.encoder_.tfidf.feature_names_)
+    likeness = dict(zip(names, vectors @ part.transform(["wine"]).toarray()[0], strict=True))
+    best = sorted((name for name in names if name != "wine" and likeness[name] > 0), key=lambda name: -likeness[name])
+    assert union.near_words("wine") == best[:3]
+    assert union.near_words("zebra") == []
+    assert TfidfUnion(["word", lengths]).fit(TEXTS).near_words("wine") == []
 
 
 def test_grows_and_learns(tmp_path):

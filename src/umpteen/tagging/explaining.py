@@ -196,7 +196,7 @@ def add_up(words: Sequence[tuple[str, float]], base: float, explained: float, sc
     return [*lines, Line("score" if same else "sum", explained, "sum")]
 
 
-#: What a dense vector said, in one line: its numbers mean nothing one by one.
+#: What a dense vector said, in one line: its numbers mean nothing one by one. Words near it may follow.
 MEANING = "(meaning)"
 _STYLES = {"word": "", "rest": "italic", "base": "italic", "sum": "bold"}
 
@@ -263,7 +263,8 @@ def _add_by_word(
     for word, value in words:
         added[word] += value
     if meaning:
-        added[MEANING] += sum(contributions[f] for f in meaning)
+        near = features.near_words(text)
+        added[f"{MEANING} near {', '.join(near)}" if near else MEANING] += sum(contributions[f] for f in meaning)
     of_characters = {f: value for f, value in contributions.items() if features.is_of_characters(f)}
     runs = [(found.start(), found.end(), _bare(found[0])) for found in re.finditer(r"\S+", text)]
     ends = [end for _, end, _ in runs]

@@ -188,6 +188,11 @@ class Encoding(Parameters):
     def unknown_words(self, text: str) -> list[str]:
         return self.encoder_.unknown_words(text)
 
+    def near_words(self, text: str) -> list[str]:
+        """Words whose vectors are nearest to a text's, if the encoder knows words."""
+        known = self.encoder_.near_words
+        return [] if known is None else known.find(text, self.encoder_.encode([text], 1)[0][0])
+
     def typical_values(self, shares: Any) -> Any:
         return np.zeros(self.n_features_)
 

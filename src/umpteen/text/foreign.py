@@ -119,6 +119,9 @@ class ForeignFeatures(Parameters):
     def is_of_meaning(self, column: int) -> bool:
         return False
 
+    def near_words(self, text: str) -> list[str]:
+        return []
+
     def typical_values(self, shares: Any) -> Any:
         raise ParamError("the features of another library have no idf")
 

@@ -102,6 +102,11 @@ class OutsideEncoder:
     def unknown_words(self, text: str) -> list[str]:
         return []
 
+    @property
+    def near_words(self) -> None:
+        """It has no words of its own."""
+        return None
+
     def to_part(self) -> Part:
         return Part({"probes": self.probes}, {})
 

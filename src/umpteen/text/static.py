@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from umpteen.data.matrix import make_csr
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.storage.store import Part
+from umpteen.text.near_words import MOST_NAMED, NearWords
 from umpteen.text.static_tokenizer import MOST_BYTES, Tokenizer
 from umpteen.text.tfidf import WordCounts
 from umpteen.text.vectors import check_vectors, count_words, multiply_halves
@@ -102,6 +104,12 @@ class StaticEncoder:
 
     def unknown_words(self, text: str) -> list[str]:
         return []
+
+    @cached_property
+    def near_words(self) -> NearWords:
+        """Tokens that are whole words, and their vectors."""
+        words = self.tokenizer.find_words(MOST_NAMED)
+        return NearWords(list(words), self.vectors[list(words.values())])
 
     def to_part(self) -> Part:
         return Part({"vectors": self.vectors, "tokenizer": np.frombuffer(self.raw, np.uint8)}, {})

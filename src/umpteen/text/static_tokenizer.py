@@ -30,6 +30,9 @@ _MOST_STEPS = 64
 _MOST_GROWTH = 8
 #: Most characters of a token, of a word that WordPiece takes apart, and of what one character may become.
 _LONGEST_TOKEN, _LONGEST_WORD, _LONGEST_CHARACTER = 1000, 1000, 64
+#: What tokens begin with where a word begins, by kind of tokenizer.
+_BEFORE_WORDS = "▁Ġ"
+_SHORTEST_WORD = 4
 
 
 class Tokenizer:
@@ -45,8 +48,20 @@ class Tokenizer:
                 raise ValueError(f"token {token!r:.50} is number {number}, but there are {n_vectors} vectors")
             if len(token) > _LONGEST_TOKEN:
                 raise ValueError(f"a token may have at most {_LONGEST_TOKEN} characters, but one has {len(token)}")
+        self._ids = tokens
         unknown = getattr(self._tokenizer.model, "unk_token", None)
         self._unknown = None if unknown is None else self._tokenizer.token_to_id(unknown)
+
+    def find_words(self, most: int) -> dict[str, int]:
+        """Words that are one token, in lower case, with the token's id; those with the lowest ids."""
+        found: dict[str, int] = {}
+        for token, number in sorted(self._ids.items(), key=lambda pair: pair[1]):
+            word = token.lstrip(_BEFORE_WORDS).lower()
+            if len(word) >= _SHORTEST_WORD and word.isalpha():
+                found.setdefault(word, number)
+                if len(found) == most:
+                    break
+        return found
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text that it knows."""

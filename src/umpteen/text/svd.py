@@ -11,6 +11,7 @@ Memory is that of X, and three panels of n_words x (width + 16), at most 100,000
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from umpteen.data.matrix import Csr
 from umpteen.data.panels import Panel, multiply, orthonormal, pad
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.storage.store import Part
+from umpteen.text.near_words import MOST_NAMED, NearWords
 from umpteen.text.tfidf import Tfidf, WordCounts
 from umpteen.text.vectors import check_vectors, multiply_halves
 from umpteen.threads import resolve_threads
@@ -96,6 +98,14 @@ class SvdEncoder:
 
     def unknown_words(self, text: str) -> list[str]:
         return self.tfidf.unknown_words(text)
+
+    @cached_property
+    def near_words(self) -> NearWords:
+        """The most frequent words and their vectors."""
+        idf = self.tfidf.idf_
+        assert idf is not None
+        frequent = np.sort(np.argsort(idf, kind="stable")[:MOST_NAMED])
+        return NearWords([self.tfidf.feature_names_[int(i)] for i in frequent], self.vectors[frequent])
 
     def to_part(self) -> Part:
         part = self.tfidf.to_part()

@@ -275,6 +275,10 @@ class Tfidf(Parameters):
         """Whether a column is a number of a dense vector: none is."""
         return False
 
+    def near_words(self, text: str) -> list[str]:
+        """Words near a text's dense vector, which it does not have."""
+        return []
+
     def typical_values(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """The value of each column where a text has its term, before texts get their length."""
         return np.ones(self.n_features_) if self.idf_ is None else np.asarray(self.idf_, np.float64)

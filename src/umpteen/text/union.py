@@ -169,6 +169,12 @@ class TfidfUnion(Parameters):
         """Whether a column is a number of a dense vector, not a term."""
         return bool(self._of_meaning[column])
 
+    def near_words(self, text: str) -> list[str]:
+        """Words that mean the same as a text, by its dense vectors."""
+        parts = [(i, part) for i, part in enumerate(self.parts_) if isinstance(part, Encoding)]
+        found = [word for i, part in parts for word in part.near_words(str(self._take([text], i)[0]))]
+        return list(dict.fromkeys(found))
+
     @property
     def feature_names_(self) -> Sequence[str]:
         """The terms in the order of their columns."""
