@@ -174,12 +174,13 @@ def rank(contestants: list[Contestant]) -> list[Contestant]:
         return []
     by_value = sorted(contestants, key=lambda c: -(c.value or 0.0))
     best = by_value[0]
-    equal = [c for c in by_value if _as_good(c, best)]
+    equal = [c for c in by_value if is_as_good(c, best)]
     first = min(equal, key=lambda c: (preference(c.method), by_value.index(c)))
     return [first, *(c for c in by_value if c is not first)]
 
 
-def _as_good(one: Contestant, best: Contestant) -> bool:
+def is_as_good(one: Contestant, best: Contestant) -> bool:
+    """Whether held-out rows cannot tell one from the best."""
     difference = best.values - one.values
     error = float(difference.std()) / np.sqrt(max(len(difference), 1))
     return bool(difference.mean() <= _AS_GOOD * error)

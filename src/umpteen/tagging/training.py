@@ -8,6 +8,7 @@ from typing import Any
 from umpteen.choosing.auto import choose_method
 from umpteen.choosing.budget import parse_budget
 from umpteen.choosing.choice import ENTRY, Choice, read_choice
+from umpteen.choosing.dense_weight import weigh_dense
 from umpteen.choosing.features import choose_features
 from umpteen.choosing.training import train_choice
 from umpteen.data.dataset import Dataset
@@ -52,7 +53,7 @@ def prepare(
         features = restore(known.features)
     X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
     check_rows(X.shape[0], Y)
-    return features, Dataset(X, Y, names)
+    return features, Dataset(weigh_dense(features, X, Y, tagger.seed), Y, names)
 
 
 def choose(tagger: TaggerParameters, data: Dataset, model_dir: PathLike | None, threads: int | None = None) -> Choice:

@@ -11,7 +11,7 @@ from umpteen.text.encoding import Encoding, is_encoder, name_of
 from umpteen.text.fields import check_fields
 from umpteen.text.foreign import ForeignFeatures, is_transformer
 from umpteen.text.tfidf import Tfidf
-from umpteen.text.union import NAMED, TfidfUnion
+from umpteen.text.union import AUTO_WEIGHT, NAMED, TfidfUnion
 
 TextFeatures: TypeAlias = Tfidf | TfidfUnion | ForeignFeatures
 #: What a saved model may name.
@@ -74,7 +74,8 @@ def describe(features: TextFeatures) -> dict[str, Any]:
         parts = [part if isinstance(part, str) else _describe_part(part) for part in features.parts]
         weights = {} if features.weights is None else {"weights": [float(weight) for weight in features.weights]}
         fields = {} if features.fields is None else {"fields": list(features.fields)}
-        return {"parts": parts, **weights, **fields}
+        dense = {} if features.dense_weight == AUTO_WEIGHT else {"dense_weight": float(features.dense_weight)}
+        return {"parts": parts, **weights, **dense, **fields}
     return _describe_part(features)
 
 
@@ -96,4 +97,5 @@ def restore(settings: Mapping[str, Any], threads: int | None = None) -> TextFeat
         part if isinstance(part, str) else Encoding(**part) if "encoder" in part else Tfidf(**part)
         for part in settings["parts"]
     ]
-    return TfidfUnion(tuple(parts), weights=settings.get("weights"), fields=settings.get("fields"), threads=threads)
+    given = {name: settings[name] for name in ("weights", "dense_weight", "fields") if name in settings}
+    return TfidfUnion(tuple(parts), **given, threads=threads)
