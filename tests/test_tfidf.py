@@ -527,7 +527,7 @@ def test_parameters_follow_sklearns_conventions():
     theirs = TfidfVectorizer().get_params()
     ours = umpteen.Tfidf().get_params()
     assert {k: v for k, v in ours.items() if k in theirs} == {k: theirs[k] for k in ours if k in theirs}
-    assert set(ours) - set(theirs) == {"hashing", "language", "threads", "word_form"}
+    assert set(ours) - set(theirs) == {"hashing", "language", "threads", "word_form", "word_start"}
     with pytest.raises(ParamError, match="tfidf has no parameter 'decode_error'"):
         tfidf.set_params(decode_error="ignore")
 

@@ -150,8 +150,8 @@ def test_parameters():
     [
         ({"parts": "word"}, "parts must be a list of 1 to 8 names, Tfidf or Encoding, but is 'word'"),
         ({"parts": []}, "parts must be a list of 1 to 8"),
-        ({"parts": ["words"]}, "or one of word, pairs, char, char_wb, but is 'words'"),
-        ({"parts": [3]}, "or one of word, pairs, char, char_wb, but is 3"),
+        ({"parts": ["words"]}, "or one of word, start, pairs, char, char_wb, but is 'words'"),
+        ({"parts": [3]}, "or one of word, start, pairs, char, char_wb, but is 3"),
         ({"parts": [umpteen.Tfidf(min_df=-1)]}, "min_df must be"),
         ({"parts": [umpteen.Tfidf(hashing=10)]}, "must have a vocabulary, but one is hashed"),
         ({"weights": [1]}, "weights must be 2 numbers, one for each part, but is .1."),

@@ -28,9 +28,9 @@ struct Rules {
   TermRules rules;
   TermList stop_words;
 
-  Rules(const std::string& unit, bool lowercase, bool words_given, std::int64_t min_length, std::int64_t min_n,
-        std::int64_t max_n, std::int64_t n_hashed, const nb::list& stop) {
-    if (min_n < 1 || max_n < min_n || n_hashed < 0 || n_hashed > INT32_MAX)
+  Rules(const std::string& unit, bool lowercase, bool words_given, std::int64_t min_length, std::int64_t kept_length,
+        std::int64_t min_n, std::int64_t max_n, std::int64_t n_hashed, const nb::list& stop) {
+    if (kept_length < 0 || min_n < 1 || max_n < min_n || n_hashed < 0 || n_hashed > INT32_MAX)
       throw std::invalid_argument("rules for terms are out of range");
     for (const TextView& word : view_texts(stop)) stop_words.find_or_add(word.bytes, hash_term(word.bytes));
     rules = {
@@ -40,6 +40,7 @@ struct Rules {
         .lowercase = lowercase,
         .words_given = words_given,
         .min_length = min_length,
+        .kept_length = kept_length,
         .min_n = min_n,
         .max_n = max_n,
         .stop_words = stop_words.view(),
@@ -186,9 +187,9 @@ class Vectorizer {
 void register_tfidf(nb::module_& m) {
   nb::class_<Rules>(m, "TermRules", "How a text becomes terms; see tfidf.hpp.")
       .def(nb::init<const std::string&, bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                    const nb::list&>(),
-           nb::arg("unit"), nb::arg("lowercase"), nb::arg("words_given"), nb::arg("min_length"), nb::arg("min_n"),
-           nb::arg("max_n"), nb::arg("n_hashed"), nb::arg("stop_words"));
+                    std::int64_t, const nb::list&>(),
+           nb::arg("unit"), nb::arg("lowercase"), nb::arg("words_given"), nb::arg("min_length"),
+           nb::arg("kept_length"), nb::arg("min_n"), nb::arg("max_n"), nb::arg("n_hashed"), nb::arg("stop_words"));
   nb::class_<Counter>(m, "TermCounter", "Counts the terms of texts that come batch by batch.")
       .def(nb::init<const Rules&, bool>(), nb::arg("rules"), nb::arg("keep_rows"))
       .def("add", &Counter::add, nb::arg("texts"), nb::arg("word_table").noconvert().none(), nb::arg("threads"),

@@ -220,9 +220,20 @@ class Units {
     if (rules_.stop_words.n_terms > 0 && rules_.stop_words.find(word, hash_term(word)) >= 0) {
       end_ = begin;
     } else {
-      units_.push_back(word);
+      if (rules_.kept_length > 0) end_ = begin + count_kept(word);
+      units_.emplace_back(begin, static_cast<std::size_t>(end_ - begin));
       *end_++ = ' ';
     }
+  }
+
+  /// The bytes of a word's first characters: every character has one byte that continues no other.
+  std::ptrdiff_t count_kept(std::string_view word) const {
+    std::int64_t n_characters = 0;
+    for (std::size_t i = 0; i < word.size(); ++i) {
+      const bool begins = (static_cast<unsigned char>(word[i]) & 0xc0) != 0x80;
+      if (begins && ++n_characters > rules_.kept_length) return static_cast<std::ptrdiff_t>(i);
+    }
+    return static_cast<std::ptrdiff_t>(word.size());
   }
 
   const TermRules& rules_;

@@ -75,6 +75,8 @@ struct TermRules {
   /// Words are given, each ended by NUL; else they are the longest runs of at least min_length word characters.
   bool words_given = false;
   std::int64_t min_length = 2;
+  /// Above 0, only so many characters from the start of each word are kept.
+  std::int64_t kept_length = 0;
   std::int64_t min_n = 1;
   std::int64_t max_n = 1;
   TermView stop_words;

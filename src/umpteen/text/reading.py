@@ -43,6 +43,7 @@ class TextReader:
         self._length = length or 0
         self._stop_words = frozenset(tfidf.stop_words or ())
         self._least, self._most = tfidf.ngram_range
+        self._kept = tfidf.word_start
         stop_words = [word.encode("utf-8", "surrogatepass") for word in sorted(self._stop_words)]
         if self._reduce is not None:
             stop_words = []
@@ -51,6 +52,7 @@ class TextReader:
             lowercase=self._lowercase,
             words_given=self._words_given,
             min_length=length or 0,
+            kept_length=tfidf.word_start or 0,
             min_n=self._least,
             max_n=self._most,
             n_hashed=tfidf.hashing or 0,
@@ -133,7 +135,7 @@ class TextReader:
         for match in self._pattern.finditer(ready):
             word, begin, end = match[group], match.start(group), match.end(group)
             if self._is_counted(word):
-                word = word if self._reduce is None else self._reduce(word)
+                word = (word if self._reduce is None else self._reduce(word))[: self._kept]
                 found.append((word, begins[begin], ends[end - 1] if end > begin else begins[begin]))
         return found
 

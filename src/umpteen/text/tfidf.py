@@ -92,6 +92,9 @@ class Tfidf(Parameters):
         of simplemma (``pip install 'umpteen[languages]'``). The language is a code such as "en", "fi" or "sv"; None,
         the default, leaves words as they are. Texts are then also normalised (NFKC). Stop words are words before
         they are stemmed.
+    word_start
+        Count only so many characters from the start of each word, a rough stem in any language that inflects at the
+        end: 4 makes "fish", "fishing" and "fishes" one term. None, the default, counts whole words.
     hashing
         The number of hashed columns; None for a vocabulary. Terms then have no names.
     threads
@@ -128,6 +131,7 @@ class Tfidf(Parameters):
         stop_words: Sequence[str] | None = None,
         language: str | None = None,
         word_form: str = "stem",
+        word_start: int | None = None,
         hashing: int | None = None,
         threads: int | None = None,
     ) -> None:
@@ -146,6 +150,7 @@ class Tfidf(Parameters):
         self.stop_words = stop_words
         self.language = language
         self.word_form = word_form
+        self.word_start = word_start
         self.hashing = hashing
         self.threads = threads
 
@@ -264,8 +269,8 @@ class Tfidf(Parameters):
 
     @property
     def of_characters(self) -> bool:
-        """Whether terms are runs of characters."""
-        return self.analyzer in ("char", "char_wb")
+        """Whether terms are runs of characters, or starts of words: less than words."""
+        return self.analyzer in ("char", "char_wb") or self.word_start is not None
 
     def is_of_characters(self, column: int) -> bool:
         """Whether a column's term is a run of characters."""
@@ -393,6 +398,10 @@ class Tfidf(Parameters):
         check_language(self.language, self.word_form)
         if self.language is not None and self.analyzer != "word":
             raise ParamError(f"language is for analyzer='word', but analyzer is {self.analyzer!r}")
+        if self.word_start is not None:
+            check_count("word_start", self.word_start)
+            if self.analyzer != "word":
+                raise ParamError(f"word_start is for analyzer='word', but analyzer is {self.analyzer!r}")
         if words is not None and self.analyzer != "word":
             raise ParamError(f"stop_words are left out of words only, but analyzer is {self.analyzer!r}")
         if self.hashing is not None:

@@ -26,6 +26,7 @@ from umpteen.text.tfidf import Span, Tfidf, WordCounts
 #: Kinds of terms that have a name, and the settings that go with it.
 NAMED: dict[str, dict[str, Any]] = {
     "word": {"sublinear_tf": True},
+    "start": {"sublinear_tf": True, "word_start": 4},
     "pairs": {"sublinear_tf": True, "ngram_range": (2, 2), "min_df": 2},
     "char": {"sublinear_tf": True, "analyzer": "char", "ngram_range": (4, 4), "min_df": 2},
     "char_wb": {"sublinear_tf": True, "analyzer": "char_wb", "ngram_range": (4, 4), "min_df": 2},
@@ -50,9 +51,9 @@ class TfidfUnion(Parameters):
     Parameters
     ----------
     parts
-        Each a `Tfidf`, or a name: "word", "pairs" of words, "char" or "char_wb", four characters in a row, of the
-        text or within a word. Or an `Encoding`, dense vectors, or its encoder: "svd:256", "static:PATH" and others;
-        their columns come behind those of all terms.
+        Each a `Tfidf`, or a name: "word", "start", the first four characters of each word, "pairs" of words, "char"
+        or "char_wb", four characters in a row, of the text or within a word. Or an `Encoding`, dense vectors, or its
+        encoder: "svd:256", "static:PATH" and others; their columns come behind those of all terms.
     weights
         How much each part counts; by default all the same. A row of unit length is made of parts of unit length, so
         only the ratios matter to methods that scale rows.
