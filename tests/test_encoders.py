@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 
@@ -420,15 +421,20 @@ def test_static_files_that_are_pipes_or_too_large_are_refused(folder):
         Encoding(f"static:{folder}").fit(TEXTS)
 
 
-def test_wordllama_as_it_is_installed():
-    pytest.importorskip("tokenizers")
-    import importlib.util
-
-    spec = importlib.util.find_spec("wordllama")
+def test_wordllama_as_it_is_installed(tmp_path):
+    """A real encoder: texts without a common word are alike, the model holds the vectors, words near a text fit."""
+    spec = importlib.util.find_spec("wordllama")  # not imported: its files are all that is needed
     if spec is None:
-        pytest.skip("wordllama is not installed")
-    place = spec.submodule_search_locations[0]
-    X = Encoding(f"static:{place}").fit(TEXTS).transform(["fish in the sea", "herring and cod", "a tax on wine"])
+        pytest.skip("wordllama has no wheel for this Python")
+    place = f"static:{spec.submodule_search_locations[0]}"
+    X = Encoding(place).fit(TEXTS).transform(["fish in the sea", "herring and cod", "a tax on wine"])
     alike = (X @ X.T).toarray()
     assert X.shape == (3, 256)
     assert alike[0, 1] > alike[0, 2]
+    tagger = umpteen.Tagger("dismec", ["word", place], calibration=0).fit(TEXTS, LABELS)
+    tagger.save(tmp_path / "m")
+    again = umpteen.load(tmp_path / "m", checksums=True)
+    assert again.suggest(TEXTS[:9], top_k=2) == tagger.suggest(TEXTS[:9], top_k=2)
+    near = again.features_.near_words("wine")
+    assert len(near) == 3
+    assert {"drink", "food", "drinking", "whiskey", "beer", "taste", "grape", "bottle", "bottles"} & set(near)

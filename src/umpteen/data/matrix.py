@@ -50,7 +50,7 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
         False for label matrices: stored entries become 1, stored zeros vanish.
     """
     if values and is_pair(matrix):
-        matrix = _join_pair(*matrix, name)
+        matrix = _join_pair(matrix[0], matrix[1], name)
     if hasattr(matrix, "sparse") and hasattr(matrix.sparse, "to_coo"):  # a pandas table of sparse columns
         matrix = matrix.sparse.to_coo()
     elif hasattr(matrix, "__arrow_c_stream__") and (not hasattr(matrix, "__array__") or _is_pyarrow(matrix)):

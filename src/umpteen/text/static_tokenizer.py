@@ -31,7 +31,7 @@ _MOST_GROWTH = 8
 #: Most characters of a token, of a word that WordPiece takes apart, and of what one character may become.
 _LONGEST_TOKEN, _LONGEST_WORD, _LONGEST_CHARACTER = 1000, 1000, 64
 #: What tokens begin with where a word begins, by kind of tokenizer.
-_BEFORE_WORDS = "▁Ġ"
+_BEFORE_WORDS = ("▁", "Ġ")
 _SHORTEST_WORD = 4
 
 
@@ -55,8 +55,11 @@ class Tokenizer:
     def find_words(self, most: int) -> dict[str, int]:
         """Words that are one token, in lower case, with the token's id; those with the lowest ids."""
         found: dict[str, int] = {}
+        marked = any(token.startswith(_BEFORE_WORDS) for token in self._ids)  # what is not goes on with a word
         for token, number in sorted(self._ids.items(), key=lambda pair: pair[1]):
-            word = token.lstrip(_BEFORE_WORDS).lower()
+            word = token.lstrip("".join(_BEFORE_WORDS)).lower()
+            if marked and not token.startswith(_BEFORE_WORDS):
+                continue
             if len(word) >= _SHORTEST_WORD and word.isalpha():
                 found.setdefault(word, number)
                 if len(found) == most:
