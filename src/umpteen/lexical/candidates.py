@@ -119,6 +119,13 @@ def find_candidates(matches: Matches, table: TermTable, neighbours: Neighbours) 
     return found
 
 
+def without_rates(X: Floats) -> Floats:
+    """Features without what annotators did: all that is known of a concept that is new."""
+    blind = X.copy()
+    blind[:, FEATURES.index("concept odds") :] = 0
+    return blind
+
+
 def _lead(odds: Floats, texts: NDArray[np.int64]) -> Floats:
     """Each candidate's odds less the best others' of its text; 0 where there is no other."""
     starts = np.flatnonzero(np.diff(texts, prepend=-1))

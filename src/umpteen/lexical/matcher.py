@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists
 from umpteen.errors import DataError, ModelCorruptError, ModelError, ParamError
-from umpteen.lexical.candidates import Candidates, Neighbours, find_candidates
+from umpteen.lexical.candidates import Candidates, Neighbours, find_candidates, without_rates
 from umpteen.lexical.counts import N_FOLDS, Counts
 from umpteen.lexical.places import TermFound, find_places
 from umpteen.lexical.rule import Rule
@@ -27,7 +27,7 @@ from umpteen.vocabulary.reading import read_vocabulary
 
 _METHOD = "lexical"
 _SHARD = "terms"
-_PARTS = ("concepts", "terms", "counts", "rule")
+_PARTS = ("concepts", "terms", "counts", "rule", "new_rule")
 #: Candidates that the rule is learned from, at most: some hundred weights need no more.
 _MOST_CANDIDATES = 200_000
 #: Candidates and labels that tell more than the rule before training.
@@ -73,11 +73,13 @@ class LexicalMatcher:
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else read_vocabulary(vocabulary)
         self.threads = threads
         table = TermTable.build(self.vocabulary, languages)
-        self._set(table, Counts.empty(len(self.vocabulary), len(table.entry_concepts)), Rule.untrained())
+        self._set(
+            table, Counts.empty(len(self.vocabulary), len(table.entry_concepts)), Rule.untrained(), Rule.untrained()
+        )
 
-    def _set(self, table: TermTable, counts: Counts, rule: Rule) -> None:
+    def _set(self, table: TermTable, counts: Counts, rule: Rule, new_rule: Rule) -> None:
         self.languages = table.languages
-        self._table, self._counts, self._rule = table, counts, rule
+        self._table, self._counts, self._rule, self._new_rule = table, counts, rule, new_rule
         self._rates = counts.rates(None)
         self._neighbours = Neighbours(self.vocabulary)
 
@@ -100,7 +102,8 @@ class LexicalMatcher:
     def fit(self, texts: Iterable[str], labels: Iterable[Iterable[str]]) -> Self:
         """Learns from texts and their labels, given as URIs, notations or names.
 
-        Nothing is kept of the texts but counts: how often each concept was found, and chosen where it was found.
+        Nothing is kept of the texts but counts: how often each concept was found, and chosen where it was found. A
+        concept that no text has as a label may be new, so it is judged by its terms alone.
         """
         listed, rows = list(texts), self.find_concepts(labels)
         if len(listed) != len(rows):
@@ -111,7 +114,12 @@ class LexicalMatcher:
         X, chosen = self._join(kept, counts)
         enough = min(int(chosen.sum()), int((~chosen).sum())) >= _FEWEST
         self._counts, self._rates = counts.sums(), counts.rates(None)
-        self._rule = Rule.fit(X, chosen, resolve_threads(self.threads)) if enough else Rule.untrained()
+        if enough:
+            threads = resolve_threads(self.threads)
+            self._rule = Rule.fit(X, chosen, threads)
+            self._new_rule = Rule.fit(without_rates(X), chosen, threads)
+        else:
+            self._rule = self._new_rule = Rule.untrained()
         return self
 
     def find_concepts(self, labels: Iterable[Iterable[str]]) -> list[NDArray[np.int64]]:
@@ -196,7 +204,9 @@ class LexicalMatcher:
 
     def _score(self, candidates: Candidates) -> NDArray[np.float64]:
         candidates.add_rates(self._rates)
-        return self._rule.score(candidates.X)
+        is_new = self._counts.labels[0, candidates.concepts] == 0
+        new, scores = self._new_rule.score(without_rates(candidates.X)), self._rule.score(candidates.X)
+        return np.where(is_new, new, scores)
 
     # --- save and load -------------------------------------------------------------------------------------------
 
@@ -220,7 +230,10 @@ class LexicalMatcher:
             raise ModelCorruptError(f"{reader.path}: a matcher must have one shard ({error})") from error
 
     def _parts(self) -> dict[str, Part]:
-        kept = (self.vocabulary.to_part(), self._table.to_part(), self._counts.to_part(), self._rule.to_part())
+        kept = (
+            self.vocabulary.to_part(), self._table.to_part(), self._counts.to_part(), self._rule.to_part(),
+            self._new_rule.to_part(),
+        )  # fmt: skip
         return dict(zip(_PARTS, kept, strict=True))
 
     @classmethod
@@ -229,7 +242,7 @@ class LexicalMatcher:
         matcher.vocabulary, matcher.threads = Vocabulary.from_part(parts["concepts"]), threads
         table = TermTable.from_part(parts["terms"], matcher.vocabulary)
         counts = Counts.from_part(parts["counts"], len(matcher.vocabulary), len(table.entry_concepts))
-        matcher._set(table, counts, Rule.from_part(parts["rule"]))
+        matcher._set(table, counts, *(Rule.from_part(parts[name]) for name in ("rule", "new_rule")))
         return matcher
 
 
