@@ -192,6 +192,17 @@ def test_names_are_words_without_a_vocabulary():
     assert tagger.suggest("herring", top_k=1)[0][0] == "sea fish"
 
 
+def test_texts_in_another_language_than_the_vocabulary_are_noticed():
+    names = {"sea": "meri", "sea fish": "merikala", "tax": "vero", "wine tax": "viinivero"}
+    finnish = Vocabulary.build(
+        [Concept(f"u:{name}", [Term(text, "fi", "preferred")]) for name, text in names.items()], "fi"
+    )
+    labels = [[f"u:{name}" for name in row] for row in LABELS]
+    with pytest.warns(UserWarning, match="4 of 4 labels, such as 'meri', have no word that is in the texts.*'fi',"):
+        tagger = umpteen.Tagger("label-text", vocabulary=finnish, calibration=0).fit(TEXTS, labels)
+    assert tagger.suggest("wine", top_k=1)[0][0] == "viinivero"  # from its own rows
+
+
 @pytest.mark.parametrize("features", ["svd:2", {"a": "word"}])
 def test_features_that_labels_do_not_have_are_refused(features):
     texts = [{"a": text} for text in TEXTS] if isinstance(features, dict) else TEXTS

@@ -105,7 +105,7 @@ class LabelText(LabelBlocks, CountsRowsOnce):
         label_terms: Any = None,
         match: float = 5.0,
         word_rows: float = 30.0,
-        own_rows: float = 3.0,
+        own_rows: float = 1.0,
         lambda_: float = 0.005,
         tau: float = 0.5,
         prune: float = 0.01,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,6 +38,21 @@ def _is_of_one_text(features: TextFeatures) -> bool:
     if isinstance(features, TfidfUnion):
         return features.fields is None and all(isinstance(part, Tfidf) for part in features.parts_)
     return isinstance(features, Tfidf)
+
+
+def warn_of_strangers(method: Method, vocabulary: Vocabulary | None, names: Sequence[str]) -> None:
+    """Warns if the texts have words for few labels, as those in another language would."""
+    if not method.takes_label_terms or (terms := method.get_params()["label_terms"]) is None:
+        return
+    wordless = np.flatnonzero(as_csr(terms, "label_terms").getnnz(axis=1) == 0)
+    if 2 * len(wordless) <= len(names):
+        return
+    language = f", {vocabulary.language!r}," if vocabulary is not None and vocabulary.language else ""
+    warnings.warn(
+        f"{len(wordless):,} of {len(names):,} labels, such as {names[wordless[0]]!r:.100}, have no word that is in "
+        f"the texts; are these in the language of the labels{language} or do names need another form?",
+        stacklevel=4,
+    )
 
 
 def describe_labels(vocabulary: Vocabulary | None, features: Tfidf | TfidfUnion, names: Sequence[str]) -> Csr:

@@ -23,7 +23,7 @@ from umpteen.progress import Listener
 from umpteen.storage.remote import is_url
 from umpteen.storage.store import refuse_finished
 from umpteen.tagging.concepts import CONCEPTS, LabelConcepts, name_concepts, open_vocabulary
-from umpteen.tagging.label_terms import with_label_terms
+from umpteen.tagging.label_terms import warn_of_strangers, with_label_terms
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.storage import describe_features
 from umpteen.text.features import TextFeatures, restore
@@ -53,6 +53,8 @@ def prepare(
         features = restore(known.features)
     X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
     check_rows(X.shape[0], Y)
+    if method is not None:
+        warn_of_strangers(with_label_terms(method, vocabulary, features, names), vocabulary, names)
     return features, Dataset(weigh_dense(features, X, Y, tagger.seed), Y, names)
 
 
