@@ -22,7 +22,7 @@ from umpteen.evaluation.metrics import Metrics
 from umpteen.evaluation.report import paragraph, table
 from umpteen.methods.base import Method
 from umpteen.models.scorer import Ranking
-from umpteen.params import check_share
+from umpteen.params import check_count, check_share
 from umpteen.progress import Listener
 from umpteen.storage.store import ModelReader
 from umpteen.tagging import growing, judging, training
@@ -400,6 +400,43 @@ class Tagger(TaggerParameters):
         ranking = self.rank_rows(rows, top_k, threshold, exclude, include, threads, min_known=min_known)
         found = self.name_labels(*ranking, language)
         return found[0] if one else found
+
+    def suggest_broader(
+        self, texts: Any, steps: int = 1, language: str | None = None, **how: Any
+    ) -> Suggestions | list[Suggestions]:
+        """`suggest`, with the concepts that stand some steps above the labels instead of them: each with the largest
+        probability of the labels below it. Top concepts stay; labels that are no concepts are left out.
+
+        Parameters
+        ----------
+        texts, language, how
+            As for `suggest`.
+        steps
+            How far up.
+        """
+        if self.concepts_ is None:
+            raise ParamError("the model must have a vocabulary with broader concepts, but has none")
+        one = isinstance(texts, (str, Mapping))
+        steps = check_count("steps", steps)
+        labels, values = self.rank([texts] if one else texts, **how)
+        rows = zip(labels.tolist(), values.tolist(), strict=True)
+        found = [self._roll_up(ids, scores, steps, language) for ids, scores in rows]
+        return found[0] if one else found
+
+    def _roll_up(self, labels: list[int], values: list[float], steps: int, language: str | None) -> Suggestions:
+        concepts = self.concepts_
+        assert concepts is not None
+        best: dict[int, float] = {}
+        for label, value in zip(labels, values, strict=True):
+            for concept in concepts.roll_up(label, steps) if label >= 0 else ():
+                best[concept] = max(best.get(concept, 0.0), value)
+        known = concepts.vocabulary if language is None else concepts.vocabulary.in_language(language)
+        order = sorted(best, key=lambda i: (-best[i], i))
+        return Suggestions(
+            ((known.name(i), best[i]) for i in order),
+            [known.uris[i] for i in order],
+            [known.notations[i] for i in order],
+        )
 
     def _repr_html_(self) -> str:
         """What it is and, once it is fitted, what it knows, for notebooks."""

@@ -10,12 +10,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen.data.corrections import Correction
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists
+from umpteen.data.matrix import Csr, as_csr, make_csr
 from umpteen.errors import DataError, ModelCorruptError, ModelError, ParamError
+from umpteen.evaluation.hierarchy import close_upwards
 from umpteen.nearest import search_names
 from umpteen.storage.store import Part
 from umpteen.trained.model import TrainedModel
@@ -146,6 +149,25 @@ class LabelConcepts:
         labels = range(len(self.numbers))
         found = {"uri": [self.uri(i) for i in labels], "notation": [self.notation(i) for i in labels]}
         return {key: values for key, values in found.items() if any(values)}
+
+    # --- hierarchy -----------------------------------------------------------------------------------------------
+
+    def ancestors(self) -> Csr:
+        """n_labels x n_labels, sparse: each label, and all labels above it, however many concepts are between."""
+        known = np.flatnonzero(self.numbers >= 0)
+        place = make_csr(
+            np.ones(len(known), np.float32), self.numbers[known], np.append(0, np.cumsum(self.numbers >= 0)),
+            (len(self.numbers), len(self.vocabulary)),
+        )  # fmt: skip
+        found = place @ close_upwards(self.vocabulary.broader_matrix()) @ place.T
+        return as_csr((found + sp.identity(len(self.numbers), np.float32)).sign(), "ancestors")
+
+    def roll_up(self, label: int, steps: int) -> list[int]:
+        """The concepts so many steps above a label, or the last above which there are none; none if it is none."""
+        found = [int(self.numbers[label])] if self.numbers[label] >= 0 else []
+        for _ in range(steps):
+            found = list(dict.fromkeys(up for i in found for up in self.vocabulary.broader(i) or [i]))
+        return found
 
     # --- names to labels -----------------------------------------------------------------------------------------
 

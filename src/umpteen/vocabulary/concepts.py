@@ -235,14 +235,18 @@ class Vocabulary:
 
     def cycles(self) -> list[int]:
         """Concepts that stand above themselves, which a hierarchy must not have."""
-        from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
-        above, indptr = self._arrays["broader"], np.append(0, self._arrays["broader_ends"])
-        graph = csr_array((np.ones(len(above), np.int8), above, indptr), shape=(len(self), len(self)))
-        _, component = connected_components(graph, directed=True, connection="strong")
+        _, component = connected_components(self.broader_matrix(), directed=True, connection="strong")
         found: list[int] = np.flatnonzero(np.bincount(component)[component] > 1).tolist()
         return found
+
+    def broader_matrix(self) -> Any:
+        """n x n, sparse: 1 in row i, column j where j is directly above i."""
+        from scipy.sparse import csr_matrix
+
+        above, indptr = self._arrays["broader"], np.append(0, self._arrays["broader_ends"])
+        return csr_matrix((np.ones(len(above), np.float32), above, indptr), shape=(len(self), len(self)))
 
     def _neighbours(self, key: str, concept: int) -> list[int]:
         begin, end = _span(self._arrays[f"{key}_ends"], concept)
