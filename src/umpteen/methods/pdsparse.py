@@ -58,8 +58,10 @@ _FIRST_BATCH = 64
 #: The most labels a search returns.
 _MOST_FOUND = 100
 
-#: For estimates: labels a row is confused with (measured: 10 to 25), and rows gathered for a search.
+#: For estimates: labels a row is confused with (measured: 10 to 25; up to 13 times its own, where rows have many labels
+#: and C is large), and rows gathered for a search.
 _ACTIVE = 30
+_ACTIVE_PER_LABEL = 15
 _SEARCHED = 4096
 
 #: What lambda_="auto" chooses from, as in the paper; of two that are equally good, the first.
@@ -503,7 +505,8 @@ class PDSparse(LabelBlocks):
         # averaged, kept with the best pass, and packed.
         few = self.lambda_ not in (0, "auto")
         weights = np.where(touched < n_features, touched // 4 if few else touched, touched * 3 // 2)
-        alphas = (Y.nnz + _ACTIVE * n_rows) * 24 + n_rows * 80
+        active = min(n_labels * n_rows, max(_ACTIVE * n_rows, _ACTIVE_PER_LABEL * Y.nnz))
+        alphas = (Y.nnz + active) * 24 + n_rows * 80
         rows = min(n_rows, _SEARCHED) * (8 * X.nnz // max(1, n_rows) + 8 * (_MOST_FOUND + _ACTIVE))
         copies = X.nnz * 20 + Y.nnz * 8 + (2 + resolve_threads(self.threads)) * 4_000_000
         lists = 16 * (n_features + n_labels) * (1 + n_labels // 1024)
