@@ -122,7 +122,6 @@ def searches() -> str:
 def shapes_to_search() -> Iterator[tuple[str, tuple[umpteen.Dataset, umpteen.Dataset], dict[str, Any]]]:
     yield "Bibtex, λ = 1, as it is", read("Bibtex"), {"lambda_": 1.0, "normalize": False}
     yield "StackExchange-Cooking", read("StackExchange-Cooking"), {}
-    yield "EURLex-4K", read("EURLex-4K"), {}
     for n_labels in (1_000, 8_000):
         parts = tuple(
             umpteen.make_synthetic(8_000, 10_000, n_labels, labels_per_row=4, features_per_row=20, seed=1, part=part)
