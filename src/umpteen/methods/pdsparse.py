@@ -58,8 +58,8 @@ _FIRST_BATCH = 64
 #: The most labels a search returns.
 _MOST_FOUND = 100
 
-#: For estimates: labels a row is confused with (measured: 10 to 25; up to 13 times its own where those are many and C is
-#: large), and rows gathered for a search.
+#: For estimates: labels a row is confused with (measured: 10 to 25; up to 13 times its own where those are many and C
+#: is large), and rows gathered for a search.
 _ACTIVE = 30
 _ACTIVE_PER_LABEL = 15
 _SEARCHED = 4096
