@@ -211,7 +211,7 @@ BESIDE = {
 
 def solvers() -> str:
     rows = []
-    for name in ("Bibtex", "StackExchange-Cooking", "Debian-Tags", "Tate-Subjects", "EURLex-4K"):
+    for name in ("Bibtex", "StackExchange-Cooking", "Debian-Tags"):
         train, test = read(name)
         first = 0.0
         for title, (make, params) in BESIDE.items():
