@@ -289,17 +289,19 @@ def l1_objective(X: Any, sign: Any, cost: Any, w: Any, loss: str) -> float:
     return float(np.abs(w).sum() + np.sum(cost * values))
 
 
-def rank_sides(Y: Any, delta: Any, gains: Any, ideal: bool = True) -> NDArray[np.float64]:
+def rank_sides(Y: Any, delta: Any, gains: Any, ideal: bool = True, times: Any = None) -> NDArray[np.float64]:
     """Twin of FastXML's ranking step: what each label is worth where it stands, on the sides -1 and +1.
 
-    A side ranks its labels by the sum of its rows' I(y), ties by id; labels it lacks come after, by id.
+    A side ranks its labels by the sum of its rows' I(y), each as many `times` as it counts, ties by id; labels it
+    lacks come after, by id.
     """
     Y = np.asarray(Y)
+    times = np.ones(len(Y)) if times is None else times
     worth = np.zeros((2, Y.shape[1]))
     for side, sign in enumerate((-1, 1)):
         score = np.zeros(Y.shape[1])
         for i in np.flatnonzero(delta == sign):
-            score[Y[i] > 0] += inverse_ideal(int(Y[i].sum()), ideal)
+            score[Y[i] > 0] += times[i] * inverse_ideal(int(Y[i].sum()), ideal)
         key = (score * gains).astype(np.float32)
         present = Y.any(axis=0)
         order = sorted(np.flatnonzero(present), key=lambda label: (-key[label], label))
@@ -323,10 +325,10 @@ def assign_sides(Y: Any, delta: Any, worth: Any, ideal: bool = True) -> NDArray[
     return out
 
 
-def split_rows(Y: Any, delta: Any, gains: Any, ideal: bool = True) -> NDArray[np.int8]:
+def split_rows(Y: Any, delta: Any, gains: Any, ideal: bool = True, times: Any = None) -> NDArray[np.int8]:
     """Rankings and sides in turn, until no row moves."""
     while True:
-        moved = assign_sides(Y, delta, rank_sides(Y, delta, gains, ideal), ideal)
+        moved = assign_sides(Y, delta, rank_sides(Y, delta, gains, ideal, times), ideal)
         if np.array_equal(moved, delta):
             return moved
         delta = moved

@@ -22,8 +22,9 @@ def with_constant(X):
     return sp.hstack([X, np.ones((X.shape[0], 1), np.float32)], format="csr")
 
 
-def tree_input(X, Y, **params):
-    return umpteen.FastXML(**params).tree_input(TrainingData(as_csr(X, "X"), as_csr(Y, "Y", values=False), 1.0))
+def tree_input(X, Y, row_costs=None, **params):
+    data = TrainingData(as_csr(X, "X"), as_csr(Y, "Y", values=False), 1.0, row_costs=row_costs)
+    return umpteen.FastXML(**params).tree_input(data)
 
 
 # --- the solver -----------------------------------------------------------------------------------------------------
@@ -187,6 +188,86 @@ def test_sides_count_alike_when_balanced(tiny):
     cost = np.where(delta > 0, 300 / (delta > 0).sum(), 300 / (delta < 0).sum())
     X = with_constant(tiny.X)
     assert split["solver"]["objective"] == pytest.approx(l1_objective(X, delta, cost, w, "logistic"), rel=1e-4)
+
+
+# --- rows that count more or less than once -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("balance", [False, True])
+def test_a_weighted_nodes_objective_is_that_of_repeated_rows(bibtex, balance):
+    train, _ = bibtex
+    times = np.random.default_rng(1).integers(1, 4, train.n_rows).astype(np.float32)
+    exact = {"balance_sides": balance, "eps": 1e-4, "max_outer": 300, "max_inner": 50}
+    data = tree_input(train.X, train.Y, times, **exact)
+    for seed, rows in enumerate(real_nodes(train, 4)):
+        split = _native.split_node(data, rows, seed)
+        delta, own = split["delta"].astype(float), times[rows]
+        Y = train.Y[rows].toarray()
+        Y = Y[:, Y.any(axis=0)]
+        np.testing.assert_array_equal(split_rows(Y, delta, np.ones(Y.shape[1]), times=own), delta)
+        again = np.repeat(np.arange(len(rows)), own.astype(int))
+        sides = [(delta[again] < 0).sum(), (delta[again] > 0).sum()]
+        cost = np.where(delta > 0, len(again) / sides[1], len(again) / sides[0]) if balance else np.ones(len(rows))
+        X, w = with_constant(train.X[rows]), np.zeros(train.X.shape[1] + 1)
+        w[split["features"]] = split["weights"]
+        assert split["solver"]["objective"] == pytest.approx(
+            l1_objective(X[again], delta[again], cost[again], w, "logistic"), rel=1e-4
+        )
+        repeated = solve(X[again], delta[again], cost[again], "logistic", eps=1e-4, max_outer=300, max_inner=50)
+        assert split["solver"]["objective"] == pytest.approx(repeated["objective"], rel=2e-3)
+        once = solve(X, delta, np.ones(len(rows)), "logistic", eps=1e-4, max_outer=300, max_inner=50)
+        assert abs(once["objective"] - repeated["objective"]) > 0.05 * repeated["objective"]  # so weights matter
+
+
+def test_no_step_raises_a_weighted_nodes_objective(bibtex):
+    train, _ = bibtex
+    times = np.random.default_rng(1).gamma(1.0, 1.0, train.n_rows).astype(np.float32) + np.float32(0.01)
+    data = tree_input(train.X, train.Y, times, balance_sides=False, w_updates=3)
+    for seed, rows in enumerate(real_nodes(train, 4)):
+        objective = _native.split_node(data, rows, seed)["objective"]
+        assert (np.diff(objective) <= 1e-5 * np.abs(objective[:-1])).all()
+        assert objective[-1] < objective[0]
+
+
+@pytest.mark.parametrize("cls", [umpteen.FastXML, umpteen.PfastreXML])
+def test_a_leaf_of_weighted_rows_is_that_of_repeated_ones(tiny, cls):
+    """Trees of one leaf: nothing is drawn at random, so the models are the same. Of PfastreXML only the centroids are
+    looked at, as propensities count rows once."""
+    times = np.random.default_rng(0).integers(0, 4, tiny.n_rows)
+    again = np.repeat(np.arange(tiny.n_rows), times)
+    settings = {"n_trees": 1, "max_leaf": 10**6}
+    if cls is umpteen.PfastreXML:
+        settings |= {"alpha": 0.0, "gamma": 1.0}
+    weighted = cls(**settings).fit(tiny.X, tiny.Y, sample_weight=times)
+    repeated = cls(**settings).fit(tiny.X[again], tiny.Y[again])
+    once = cls(**settings).fit(tiny.X, tiny.Y)
+    scores = [model.decision_function(tiny.X) for model in (weighted, repeated, once)]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=2e-3, atol=1e-4)
+    assert np.abs(scores[2] - scores[1]).max() > 0.01
+
+
+def test_costs_of_one_grow_the_same_tree(tiny):
+    trees = [
+        _native.grow_tree(tree_input(tiny.X, tiny.Y, costs), 3, _native.CancelToken())
+        for costs in (None, np.ones(300, np.float32))
+    ]
+    for name, array in trees[0].items():
+        np.testing.assert_array_equal(array, trees[1][name])
+    with pytest.raises(ValueError, match="every row_cost must be finite and above 0"):
+        tree_input(tiny.X, tiny.Y, np.zeros(300, np.float32))
+
+
+def test_trees_are_added_with_the_same_weights(tiny, tmp_path):
+    weights = np.random.default_rng(0).integers(0, 4, tiny.n_rows)
+    whole = umpteen.FastXML(n_trees=5).fit(tiny.X, tiny.Y, tmp_path / "whole", sample_weight=weights)
+    umpteen.FastXML(n_trees=3).fit(tiny.X, tiny.Y, tmp_path / "part", sample_weight=weights)
+    part = umpteen.FastXML.from_model(umpteen.load(tmp_path / "part"))
+    with pytest.raises(DataError, match="needs the (data|sample_weight)"):
+        part.add_trees(2, tiny.X, tiny.Y)
+    with pytest.raises(DataError, match="needs the sample_weight the forest was trained with"):
+        part.add_trees(2, tiny.X, tiny.Y, sample_weight=2 * weights)
+    part.add_trees(2, tiny.X, tiny.Y, sample_weight=weights)
+    assert np.array_equal(part.decision_function(tiny.X), whole.decision_function(tiny.X))
 
 
 # --- trees ----------------------------------------------------------------------------------------------------------

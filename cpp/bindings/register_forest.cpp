@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common.hpp"
+#include "one_vs_rest.hpp"
 #include "shard_view.hpp"
 #include "umpteen/fastxml.hpp"
 #include "umpteen/forest.hpp"
@@ -76,12 +77,14 @@ struct TreeInput {
             std::int64_t n_features, Vector<std::int64_t> Y_indptr, Vector<std::int32_t> Y_indices,
             Vector<float> label_gain, bool ideal, double leaf_scale, double bias, std::int64_t max_leaf,
             std::int64_t labels_per_leaf, double C_delta, double C_r, bool balance, int w_updates,
-            const std::string& split_loss, double eps, int max_outer, int max_inner)
-      : arrays{nb::make_tuple(X_indptr, X_indices, X_data, Y_indptr, Y_indices, label_gain)},
+            const std::string& split_loss, double eps, int max_outer, int max_inner,
+            const std::optional<Vector<float>>& row_cost)
+      : arrays{nb::make_tuple(X_indptr, X_indices, X_data, Y_indptr, Y_indices, label_gain, row_cost)},
         problem{
             .X = view_csr(X_indptr, X_indices, X_data, n_features),
             .Y = view_csr(Y_indptr, Y_indices, nullptr, static_cast<std::int64_t>(label_gain.size())),
             .label_gain = label_gain.data(),
+            .row_cost = view_row_cost(row_cost, X_indptr.size() - 1),
             .ideal = ideal,
             .leaf_scale = leaf_scale,
             .bias = bias,
@@ -317,12 +320,13 @@ void register_forest(nb::module_& m) {
   nb::class_<TreeInput>(m, "TreeInput", "What trees are grown from.")
       .def(nb::init<Vector<std::int64_t>, Vector<std::int32_t>, Vector<float>, std::int64_t, Vector<std::int64_t>,
                     Vector<std::int32_t>, Vector<float>, bool, double, double, std::int64_t, std::int64_t, double,
-                    double, bool, int, const std::string&, double, int, int>(),
+                    double, bool, int, const std::string&, double, int, int, const std::optional<Vector<float>>&>(),
            nb::arg("X_indptr").noconvert(), nb::arg("X_indices").noconvert(), nb::arg("X_data").noconvert(),
            nb::arg("n_features"), nb::arg("Y_indptr").noconvert(), nb::arg("Y_indices").noconvert(),
            nb::arg("label_gain").noconvert(), nb::arg("ideal"), nb::arg("leaf_scale"), nb::arg("bias"),
            nb::arg("max_leaf"), nb::arg("labels_per_leaf"), nb::arg("C_delta"), nb::arg("C_r"), nb::arg("balance"),
-           nb::arg("w_updates"), nb::arg("split_loss"), nb::arg("eps"), nb::arg("max_outer"), nb::arg("max_inner"));
+           nb::arg("w_updates"), nb::arg("split_loss"), nb::arg("eps"), nb::arg("max_outer"), nb::arg("max_inner"),
+           nb::arg("row_cost").noconvert() = nb::none());
   nb::class_<ForestScorerBinding>(m, "ForestScorer", "Top-k over the trees of a forest.")
       .def(nb::init<std::int64_t, std::int64_t, double, double>(), nb::arg("n_features"), nb::arg("n_labels"),
            nb::arg("bias"), nb::arg("scale"))

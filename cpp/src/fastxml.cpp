@@ -13,17 +13,22 @@ namespace umpteen {
 
 namespace {
 
-/// Appends a leaf: the mean of its rows' labels, the best labels_per_leaf of them, by label.
+/// Appends a leaf: the mean of its rows' labels, each as often as the row counts, the best labels_per_leaf of them,
+/// by label.
 void add_leaf(const TreeProblem& problem, const TreeOptions& options, const std::vector<std::int32_t>& rows,
               std::vector<double>& sums, Tree& tree) {
   const CsrView& Y = problem.Y;
   std::vector<std::int32_t> labels;
-  for (const std::int32_t row : rows)
+  double n_rows = 0;
+  for (const std::int32_t row : rows) {
+    const double cost = problem.cost_of(row);
+    n_rows += cost;
     for (std::int64_t i = Y.indptr[row]; i < Y.indptr[row + 1]; ++i) {
       double& sum = sums[static_cast<std::size_t>(Y.indices[i])];
       if (sum == 0) labels.push_back(Y.indices[i]);
-      sum += double{problem.label_gain[Y.indices[i]]};
+      sum += cost * double{problem.label_gain[Y.indices[i]]};
     }
+  }
   if (static_cast<std::int64_t>(labels.size()) > options.labels_per_leaf) {
     const auto middle = labels.begin() + options.labels_per_leaf;
     std::nth_element(labels.begin(), middle, labels.end(), [&](std::int32_t a, std::int32_t b) {
@@ -35,7 +40,7 @@ void add_leaf(const TreeProblem& problem, const TreeOptions& options, const std:
     labels.erase(middle, labels.end());
   }
   std::sort(labels.begin(), labels.end());
-  const double unit = 65535 / problem.leaf_scale / static_cast<double>(rows.size());
+  const double unit = 65535 / problem.leaf_scale / n_rows;
   for (const std::int32_t label : labels) {
     double& sum = sums[static_cast<std::size_t>(label)];
     tree.leaf_labels.push_back(label);

@@ -45,6 +45,8 @@ class NodeSplitter {
     out.objective.clear();
     out.steps.clear();
     list_labels();
+    times_.resize(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) times_[i] = problem_.cost_of(rows[i]);
     start_at_random(seed, out.delta);
     pull_.assign(rows.size(), 0.0);
     w_.assign(static_cast<std::size_t>(X.n_cols), 0.0F);
@@ -125,7 +127,7 @@ class NodeSplitter {
     for (auto& side : side_score_) std::fill(side.begin(), side.end(), 0.0);
     for (std::size_t i = 0; i < delta.size(); ++i) {
       auto& score = side_score_[delta[i] > 0];
-      const double ideal = inverse_ideal(i);
+      const double ideal = times_[i] * inverse_ideal(i);
       for (std::int64_t j = row_start_[i]; j < row_start_[i + 1]; ++j)
         score[static_cast<std::size_t>(row_labels_[static_cast<std::size_t>(j)])] += ideal;
     }
@@ -171,7 +173,7 @@ class NodeSplitter {
       const std::int8_t side = plus > minus ? 1 : plus < minus ? -1 : delta[i];
       changed |= side != delta[i];
       delta[i] = side;
-      value += side > 0 ? plus : minus;
+      value += times_[i] * (side > 0 ? plus : minus);
     }
     return changed;
   }
@@ -195,21 +197,22 @@ class NodeSplitter {
   /// Step 3: L1-regularised logistic regression of delta on x.
   void train_w(NodeSplit& out) {
     const std::size_t n = rows_->size();
-    const auto n_plus = static_cast<double>(std::count(out.delta.begin(), out.delta.end(), 1));
-    const double n_minus = static_cast<double>(n) - n_plus;
-    if (options_.balance) {
-      cost_[1] = options_.C_delta * static_cast<double>(n) / std::max(n_plus, 1.0);
-      cost_[0] = options_.C_delta * static_cast<double>(n) / std::max(n_minus, 1.0);
-    }
+    double size[2] = {0, 0};  // of the sides
+    for (std::size_t i = 0; i < n; ++i) size[out.delta[i] > 0] += times_[i];
+    const double total = size[0] + size[1];
+    if (options_.balance)
+      for (int side = 0; side < 2; ++side)
+        cost_[side] = options_.C_delta * total / (size[side] > 0 ? size[side] : total / static_cast<double>(n));
     sign_.resize(n);
     row_cost_.resize(n);
     for (std::size_t i = 0; i < n; ++i) {
       sign_[i] = out.delta[i];
-      row_cost_[i] = static_cast<float>(cost_[out.delta[i] > 0]);
+      row_cost_[i] = static_cast<float>(times_[i] * cost_[out.delta[i] > 0]);
     }
     L1Options solver = options_.solver;
     solver.seed = seed_;
-    solver.eps *= std::max(std::min(n_plus, n_minus), 1.0) / static_cast<double>(n);
+    const double smaller = std::min(size[0], size[1]);
+    solver.eps *= smaller > 0 ? smaller / total : 1 / static_cast<double>(n);
     out.solver = solver_.solve(MarginLoss::kLogistic,
                                {X_,
                                 sign_.data(),
@@ -229,7 +232,7 @@ class NodeSplitter {
     for (std::size_t i = 0; i < out.delta.size(); ++i) {
       const int side = out.delta[i] > 0;
       const double wx = trained_ ? solver_.scores()[i] : 0.0;
-      total += cost_[side] * log1p_exp(side ? -wx : wx) - options_.C_r * gain(i, side);
+      total += times_[i] * (cost_[side] * log1p_exp(side ? -wx : wx) - options_.C_r * gain(i, side));
     }
     out.objective.push_back(total);
     out.steps.push_back(step);
@@ -251,9 +254,10 @@ class NodeSplitter {
   std::array<std::vector<double>, 2> side_score_;
   std::array<std::vector<double>, 2> side_gain_;
   std::vector<std::uint64_t> keys_;
-  std::vector<double> pull_;  // by row: how much less the loss is on the side +1
-  double cost_[2];            // C_delta(-1), C_delta(+1)
-  double length_ = 0;         // |w|_1
+  std::vector<double> times_;  // by row: how many times it counts
+  std::vector<double> pull_;   // by row: how much less the loss is on the side +1
+  double cost_[2];             // C_delta(-1), C_delta(+1)
+  double length_ = 0;          // |w|_1
   std::uint64_t seed_ = 0;
   ColumnsView<Row> X_{};  // the node's rows
   const std::int32_t* features_ = nullptr;

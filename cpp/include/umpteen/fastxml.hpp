@@ -17,10 +17,13 @@ struct TreeProblem {
   CsrView X;
   CsrView Y;
   const float*
-      label_gain;     // n_labels: what a label in its place is worth; 1 in FastXML, 1 / propensity in PfastreXML
-  bool ideal;         // whether a row's gain is divided by the best it could be: the n of nDCG
-  double leaf_scale;  // the leaf score that is stored as 65535
-  double bias;        // the value of the constant feature
+      label_gain;         // n_labels: what a label in its place is worth; 1 in FastXML, 1 / propensity in PfastreXML
+  const float* row_cost;  // n_rows: how many times each row counts, above 0; null where each counts once
+  bool ideal;             // whether a row's gain is divided by the best it could be: the n of nDCG
+  double leaf_scale;      // the leaf score that is stored as 65535
+  double bias;            // the value of the constant feature
+
+  double cost_of(std::int32_t row) const { return row_cost == nullptr ? 1.0 : double{row_cost[row]}; }
 };
 
 struct TreeOptions {

@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
-from umpteen.data.matrix import Csr, as_csr, fingerprint, offsets
+from umpteen.data.matrix import Csr, as_csr, fingerprint, fingerprint_array, offsets
 from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
 from umpteen.errors import DataError, ParamError
 from umpteen.memory import Estimate, check_fits
-from umpteen.methods.base import CountsRowsOnce
+from umpteen.methods.base import Method
+from umpteen.methods.row_costs import weigh_rows
 from umpteen.methods.training import train_shards
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import ForestModel, Tree, leaf_depths
@@ -42,7 +43,7 @@ from umpteen.trained.model import TrainedModel
 SPLIT_LOSSES = ("ndcg", "ndcg5", "precision5")
 
 
-class FastXML(CountsRowsOnce):
+class FastXML(Method):
     """A forest of trees that split rows so that both sides' labels are easy to rank.
 
     Parameters
@@ -50,7 +51,7 @@ class FastXML(CountsRowsOnce):
     n_trees
         More are better and slower; 25 lose little.
     max_leaf
-        The most rows a leaf may have.
+        The most rows a leaf may have, whatever they weigh.
     C_delta, C_r
         Weights of the logistic loss and of the ranking gain against |w|₁. With one update of w, C_r has no effect:
         rankings and sides are settled before w is.
@@ -96,6 +97,7 @@ class FastXML(CountsRowsOnce):
     name: ClassVar[str] = "fastxml"
     parallelism: ClassVar[Parallelism] = "across"
     scorer_class = ForestModel
+    weighs_rows: ClassVar[bool] = True
     #: Section 5's parameters (e) and (h), and the objective (5), which does not weigh sides.
     paper_settings: ClassVar[Mapping[str, Any]] = {
         "labels_per_leaf": 20,
@@ -193,6 +195,7 @@ class FastXML(CountsRowsOnce):
             eps=float(self.eps),
             max_outer=int(self.max_outer),
             max_inner=int(self.max_inner),
+            row_cost=data.row_costs,
         )
 
     def train_shard(self, data: TrainingData, task: Task, resources: Resources) -> Part:
@@ -209,19 +212,22 @@ class FastXML(CountsRowsOnce):
             mean_depth=float((depths * rows).sum() / rows.sum()),
         ).to_part()
 
-    def add_trees(self, n: int, X: Any, Y: Any, *, progress: bool | Listener = False) -> Self:
-        """Grows n more trees on the data the forest was trained on. The result is the same as training them all at
-        once. It stays in memory until `save`."""
+    def add_trees(
+        self, n: int, X: Any, Y: Any, *, progress: bool | Listener = False, sample_weight: Any = None
+    ) -> Self:
+        """Grows n more trees on the data the forest was trained on, with the same `sample_weight`. The result is the
+        same as training them all at once. It stays in memory until `save`."""
         model = self.fitted()
         n = check_count("n", n)
         X, Y = as_csr(X, "X", model.n_features), as_csr(Y, "Y", model.n_labels, values=False)
-        _check_same_data(model, X, Y)
+        X, Y, row_costs = weigh_rows(self, X, Y, sample_weight)
+        _check_same_data(model, X, Y, row_costs)
         check_fits(self.estimate(X, Y), "use fewer threads")
         self.set_params(**self.from_model(model).facts())
         old = model.scorer.to_parts()
         self.n_trees += n
         steps = model.preprocessing
-        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias)
+        data = TrainingData(steps.transform(X, threads=self.threads), Y, steps.bias, row_costs=row_costs)
         tasks = self.plan(data)[len(old) :]
         with listening(progress, f"training {self.name}") as listener:
             new = train_shards(self, data, tasks, set(), None, listener)
@@ -242,7 +248,7 @@ class FastXML(CountsRowsOnce):
         return Estimate(int(work) * resolve_threads(self.threads) + copies + model_bytes, model_bytes)
 
 
-def _check_same_data(model: TrainedModel, X: Csr, Y: Csr) -> None:
+def _check_same_data(model: TrainedModel, X: Csr, Y: Csr, row_costs: NDArray[np.float32] | None) -> None:
     """Refuses data that the forest was not trained on."""
     known = model.header.get("fingerprint", {"X": None, "Y": None})
     same = X.shape[0] == Y.shape[0] == model.train_counts.n_rows
@@ -251,3 +257,6 @@ def _check_same_data(model: TrainedModel, X: Csr, Y: Csr) -> None:
         same = same and known[name] in (None, fingerprint(matrix))
     if not same:
         raise DataError("add_trees needs the data the forest was trained on, but X or Y differs")
+    weights = None if row_costs is None else fingerprint_array(row_costs)
+    if known["X"] is not None and known.get("sample_weight") != weights:
+        raise DataError("add_trees needs the sample_weight the forest was trained with, but it differs")

@@ -125,6 +125,10 @@ def _mean_rows(data: TrainingData, labels: NDArray[Any], resources: Resources) -
     """The mean of each label's rows, scaled to length 1: sparse, n_labels x n_features."""
     unit = Preprocessing(normalize=True).transform(data.X, threads=resources.threads)
     members = data.rows_of[:, labels].T.tocsr()
+    totals = np.diff(members.indptr).astype(np.float32)
+    if data.row_costs is not None:
+        members = members @ sp.diags(data.row_costs)
+        totals = np.asarray(members.sum(axis=1), np.float32).ravel()
     # In pieces of about equal work, so that an interrupt takes effect between them.
     work = np.concatenate([[0], np.cumsum(np.diff(unit.indptr)[members.indices], dtype=np.int64)])[members.indptr]
     sums, begin = [], 0
@@ -133,5 +137,4 @@ def _mean_rows(data: TrainingData, labels: NDArray[Any], resources: Resources) -
         end = max(begin + 1, int(np.searchsorted(work, work[begin] + _WORK_PER_PIECE, side="right")) - 1)
         sums.append(members[begin:end] @ unit)
         begin = end
-    counts = np.maximum(np.diff(members.indptr), 1).astype(np.float32)
-    return sp.diags(1 / counts) @ sp.vstack(sums, format="csr")
+    return sp.diags(1 / np.where(totals > 0, totals, 1)) @ sp.vstack(sums, format="csr")
