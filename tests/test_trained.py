@@ -396,3 +396,13 @@ def test_every_family_names_what_votes(name, one, tiny):
     assert found.family == method.model_.family
     assert (one in found.note) if one else (found.note == "")
     assert method.model_.scorer.meaning.endswith(".")
+
+
+def test_a_trained_model_is_opened_as_one_whatever_it_was_trained_on(tmp_path, tiny):
+    names = [f"label {i:02}" for i in range(tiny.n_labels)]
+    lists = [[names[label] for label in row.indices] for row in tiny.Y]
+    umpteen.Tagger("centroid", features="precomputed").fit(tiny.X, lists).save(tmp_path / "a.model")
+    model = umpteen.TrainedModel.load(tmp_path / "a.model", checksums=True)
+    assert type(model) is umpteen.TrainedModel
+    expected = umpteen.Tagger.load(tmp_path / "a.model").model_
+    assert np.array_equal(model.decision_function(tiny.X), expected.decision_function(tiny.X))

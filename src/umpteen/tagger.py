@@ -691,6 +691,8 @@ def load(
     """Opens a model directory: a `Tagger` if it was trained on text, else a `TrainedModel`. Arrays are mapped, not
     read. One version of the model is opened, whole, even while it is being replaced; nothing in it is run.
 
+    Where a type checker has to know which of the two it is, `Tagger.load` and `TrainedModel.load` do the same.
+
     Parameters
     ----------
     path

@@ -32,7 +32,7 @@ from umpteen.nearest import did_you_mean
 from umpteen.params import check_count, check_number
 from umpteen.storage.names import Names
 from umpteen.storage.saving import save_parts
-from umpteen.storage.store import Part
+from umpteen.storage.store import ModelReader, Part
 from umpteen.trained.decisions import Decider
 from umpteen.trained.dense import probabilities_of_all, score_all
 from umpteen.trained.header import (
@@ -112,6 +112,20 @@ class TrainedModel:
             check_count("n_candidates", header["params"].get("n_candidates"))
             if not isinstance(scorer, LinearModel):
                 raise ModelCorruptError(f"only linear models can have a candidate tree, but this is {scorer.family}")
+
+    @classmethod
+    def load(cls, path: PathLike | ModelReader, *, checksums: bool = False) -> TrainedModel:
+        """Opens a model directory, as `umpteen.load` does, and always gives a `TrainedModel`: of a tagger the one
+        that ranks its rows. Type checkers know what it is.
+
+        Parameters
+        ----------
+        path, checksums
+            As for `umpteen.load`.
+        """
+        from umpteen.trained.loading import load_model
+
+        return load_model(path, checksums=checksums)
 
     @classmethod
     def open(
