@@ -17,7 +17,7 @@ from umpteen.tuning import SPACES, OneOf, Space, space_of
 
 
 def test_every_method_has_a_space_its_parameters_fit():
-    assert set(SPACES) == set(METHODS)
+    assert set(SPACES) == set(METHODS) - {"label-text"}  # it needs the words of labels
     for name, space in SPACES.items():
         known = method_class(name).param_defaults()
         assert {*space.search, *space.cheap} <= set(known)
