@@ -101,7 +101,9 @@ def test_a_report_names_rows_by_the_column_the_model_knows(records, tmp_path):
     wrong = as_csv(times=1).replace("fish|sea", "tax")
     (tmp_path / "t.csv").write_text(wrong)
     run("report", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "r.html")
-    assert "r0: " in (tmp_path / "r.html").read_text()
+    text = TEXTS[0]
+    shown = (tmp_path / "r.html").read_text()
+    assert f"r0: {text} äöü<br>" in shown  # once, though its words count twice
     (tmp_path / "t.csv").write_text(wrong.replace("Id;", "Number;"))  # needed by nobody
     run("report", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "r.html")
     assert "row 1: " in (tmp_path / "r.html").read_text()
@@ -196,6 +198,37 @@ def test_train_refuses_early_overwrites_late_and_shows_what_it_would_do(model, r
     assert f"umpteen evaluate {tmp_path / 'm'} {records}" in shown
     assert f"umpteen predict {tmp_path / 'm'} INPUT.csv --output labelled.csv" in shown
     assert "P         100.00" in run(*shown[2].split()[1:])
+
+
+def test_what_cannot_be_a_model_or_a_judge_is_refused_early(model, records, tmp_path, monkeypatch):
+    (tmp_path / "none.csv").write_text("Title;Note;Subjects\n")
+    for command in (
+        ["evaluate", model, tmp_path / "none.csv"],
+        ["report", model, tmp_path / "none.csv", "--output", tmp_path / "r"],
+    ):
+        with pytest.raises(DataError, match=r"none\.csv: there must be at least one row to judge the model by"):
+            run(*command)
+    monkeypatch.setattr("umpteen.tagger.Tagger.prepare", lambda *_: pytest.fail("the work had begun"))
+    with pytest.raises(DataError, match=r"none\.csv: there must be at least one row to judge the model by"):
+        run(
+            "train",
+            records,
+            "--method",
+            "dismec",
+            "--model",
+            tmp_path / "m",
+            "--valid",
+            tmp_path / "none.csv",
+            *COLUMNS,
+        )
+    with pytest.raises(DataError, match=r"records\.csv: a model must be a directory, but this is a file"):
+        run("train", records, "--method", "dismec", "--model", records, *COLUMNS)
+    for name in ("a.xls", "a.ods", "a.XLSM"):
+        (tmp_path / name).write_bytes(b"PK\x03\x04")
+        with pytest.raises(
+            ParamError, match=r"a spreadsheet must be \.xlsx, \.csv or \.tsv, but is \.(xls|ods|XLSM); save"
+        ):
+            run("train", tmp_path / name, "--model", tmp_path / "m")
 
 
 def test_messages_name_options(model, records, tmp_path):

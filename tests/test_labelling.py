@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -185,6 +186,12 @@ def test_thresholds_and_label_lists(model, tagger, tmp_path):
     assert "wine" not in labels("--exclude", tmp_path / "some.txt", "--exclude", "tax", "--top-k", 9)
     with pytest.raises(ParamError, match=r"--include: the model has no label 'winne'; did you mean 'wine'\?"):
         labels("--include", "winne")
+    (tmp_path / "some.txt").write_text("\n \n")
+    assert len(labels("--exclude", tmp_path / "some.txt", "--top-k", 9)) == 4
+    with pytest.raises(
+        DataError, match=r"some\.txt: there must be a label in a file for --include, but there is none"
+    ):
+        labels("--include", tmp_path / "some.txt")
     (tmp_path / "some.txt").write_text("wine\nfisch\n")
     with pytest.raises(DataError, match=r"some\.txt:2: the model has no label 'fisch'; did you mean 'fish'\?"):
         labels("--include", tmp_path / "some.txt")
@@ -350,6 +357,34 @@ def test_what_is_replaced_keeps_its_mode_and_its_place(tagger, tmp_path):
     assert (tmp_path / "link.csv").is_symlink()
     assert (tmp_path / "real.csv").read_text().startswith("id,title")
     assert (tmp_path / "real.csv").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_is_named_and_the_run_continues(tagger, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_ROWS", 3)
+    source = table(tmp_path, questions=TEXTS * 100)
+    label_file(tagger, source, tmp_path / "whole.csv")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # as large as a file may become
+    try:
+        with pytest.raises(OSError, match=r"\d+ rows are kept: the same call continues there: '.*out\.csv'"):
+            label_file(tagger, source, tmp_path / "out.csv", version="v1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    done = label_file(tagger, source, tmp_path / "out.csv", version="v1")
+    assert done.continued_at > 100
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        label_file(tagger, source, "/dev/full", format="csv", overwrite=True)
+
+
+def test_numbers_that_parquet_does_not_have(tagger, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"title": "wine", "n": 123456789012345678901234567890}\n')
+    with pytest.raises(DataError, match="column 'n' must be of one type in Parquet, but is not"):
+        label_file(tagger, tmp_path / "in.jsonl", tmp_path / "out.parquet")
+    (tmp_path / "in.jsonl").write_text('{"title": "wine", "n": 1}\n' * 8200 + f'{{"title": "wine", "n": {10**30}}}\n')
+    with pytest.raises(DataError, match="column 'n' must be of one type, int64, in Parquet, but is not"):
+        label_file(tagger, tmp_path / "in.jsonl", tmp_path / "out.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 def test_progress_is_lines_in_a_notebook(tagger, tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from umpteen.cli.options import print_text
-from umpteen.errors import ParamError
+from umpteen.errors import DataError, ParamError
 
 if TYPE_CHECKING:
     from umpteen.data.corpus import Corpus
@@ -135,6 +135,14 @@ def read_texts(
     corpus = gather(table, fields)
     if table.dialect is not None or fields != TableOptions().fields():
         print_text(f"table      {path}: {describe_reading(table, fields)}", err=err)
+    return corpus
+
+
+def read_judged(path: Path, options: TableOptions, known: Fields | None = None, **how: Any) -> Corpus:
+    """`read_texts` of what a model is judged by, which must be something."""
+    corpus = read_texts(path, options, known, **how)
+    if not len(corpus):
+        raise DataError(f"{path}: there must be at least one row to judge the model by, but there is none")
     return corpus
 
 

@@ -14,7 +14,7 @@ from umpteen.cli.corpora import (
     LabelFieldOption,
     TableOptions,
     TextFieldOption,
-    read_texts,
+    read_judged,
 )
 from umpteen.cli.options import (
     FORMAT,
@@ -90,7 +90,7 @@ def command(
     constants = {"A": a, "B": b}
     loaded = load(model)
     if isinstance(loaded, Tagger):
-        corpus = read_texts(test, tables, loaded.fields_, err=json == "-")
+        corpus = read_judged(test, tables, loaded.fields_, err=json == "-")
         metrics = loaded.evaluate(corpus.texts, corpus.labels, threads=threads, **constants)
     else:
         metrics = _evaluate_rows(loaded, test, format, labels, one_based, threads, constants)

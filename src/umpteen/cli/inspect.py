@@ -130,7 +130,8 @@ def _table_lines(facts: dict[str, Any]) -> list[str]:
     lines = [f"{facts['format']}{written}; {facts['n_rows']:,} rows, {len(facts['columns'])} columns"]
     for column in facts["columns"]:
         share = column["filled"] / max(facts["n_rows"], 1)
-        lines.append(f"{printable(column['name']):20} {share:4.0%} filled, such as {printable(column['example'])}")
+        example = f"{share:4.0%} filled, such as {printable(column['example'])}" if share else "empty"
+        lines.append(f"{printable(column['name']):20} {example}")
     return lines
 
 

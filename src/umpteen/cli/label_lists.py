@@ -30,7 +30,9 @@ def find_labels(model: Any, given: list[str] | None, option: str, concepts: Any 
         if value in model.ids_by_name:
             found.append(model.ids_by_name[value])
         elif Path(value).is_file():
-            found += _read_file(model, value, concepts)
+            found += (some := _read_file(model, value, concepts))
+            if not some and option == "--include":
+                raise DataError(f"{value}: there must be a label in a file for --include, but there is none")
         elif (concept := _find_concept(concepts, value)) is not None:
             found.append(concept)
         elif value.isascii() and value.isdigit() and int(value) < model.n_labels:

@@ -15,7 +15,7 @@ from umpteen.cli.corpora import (
     LabelFieldOption,
     TableOptions,
     TextFieldOption,
-    read_texts,
+    read_judged,
 )
 from umpteen.cli.options import (
     FORMAT,
@@ -109,7 +109,7 @@ def examine(
 
     loaded = load(model)
     if isinstance(loaded, Tagger) and loaded.features_ is not None:
-        corpus = read_texts(test, tables, loaded.fields_, ids=ids, err=err)
+        corpus = read_judged(test, tables, loaded.fields_, ids=ids, err=err)
         return examine_texts(loaded, corpus.texts, corpus.labels, corpus.ids, **how)
     trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
     data = read_for_model(trained, test, **numbers)

@@ -20,6 +20,7 @@ from umpteen.cli.corpora import (
     TextFieldOption,
     describe_corpus,
     is_corpus,
+    read_judged,
     read_texts,
     refuse_for_texts,
 )
@@ -365,7 +366,7 @@ def _train_on_texts(
     started = time.perf_counter()
     corpus = read_texts(train, tables)
     describe_corpus(train, corpus, time.perf_counter() - started)
-    held_out = read_texts(valid, tables) if valid is not None else None
+    held_out = read_judged(valid, tables) if valid is not None else None
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

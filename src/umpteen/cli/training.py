@@ -14,7 +14,7 @@ import typer
 
 from umpteen.cli.facts import describe_data
 from umpteen.cli.options import print_text
-from umpteen.errors import ModelExistsError
+from umpteen.errors import DataError, ModelExistsError
 
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
@@ -82,6 +82,8 @@ def replacing(model: Path, overwrite: bool) -> Iterator[Path]:
     if is_url(model):
         yield model
         return
+    if model.is_file():
+        raise DataError(f"{model}: a model must be a directory, but this is a file")
     try:
         refuse_finished(model)  # before the long work, not after it
     except ModelExistsError:

@@ -15,6 +15,8 @@ from umpteen.errors import DataError, ParamError
 from umpteen.extensions import READERS_GROUP, declared, import_object
 
 FORMATS = ("xc", "svmlight", "npz", "npy")
+#: Those of other spreadsheets, which are not read.
+_SPREADSHEETS = (".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _SUFFIXES = {".npz": "npz", ".npy": "npy", ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight"}
 
 
@@ -23,7 +25,12 @@ def format_of(path: PathLike) -> str:
     name = Path(path).name
     for suffix in COMPRESSED_SUFFIXES:
         name = name.removesuffix(suffix)
-    return _SUFFIXES.get(Path(name).suffix, "xc")
+    suffix = Path(name).suffix
+    if suffix.lower() in _SPREADSHEETS:
+        raise ParamError(
+            f"{path}: a spreadsheet must be .xlsx, .csv or .tsv, but is {suffix}; save it as one of these"
+        )
+    return _SUFFIXES.get(suffix, "xc")
 
 
 def read_features(path: PathLike, *, format: str | None = None, n_features: int | None = None, **options: Any) -> Csr:

@@ -236,6 +236,9 @@ class _Work:
             kept = target.abandon(not isinstance(error, UmpteenError))
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(kept) from error
+            if isinstance(error, OSError) and error.errno is not None and error.filename is None:  # a full disk
+                rest = f"; {kept:,} rows are kept: the same call continues there" if kept else ""
+                raise type(error)(error.errno, f"{error.strerror}{rest}", target.name) from error
             raise
         return done
 

@@ -45,6 +45,8 @@ class Target:
 
     Attributes
     ----------
+    name : str
+        Where labels go, for messages.
     n_rows : int
         How many rows of the input an earlier run has done.
     columns : list of str or None
@@ -53,11 +55,13 @@ class Target:
 
     def __init__(self, path: PathLike, made_from: dict[str, Any] | None) -> None:
         self.path = None if str(path) == STANDARD_INPUT else Path(path)
+        self.name = str(path)
+        self._is_device = False
         self.n_rows = 0
         self.columns: list[str] | None = None
         self._made_from = made_from
         self._noted = time.monotonic()
-        self._safe = (0, 0)
+        self._safe, self._n_noted = (0, 0), 0
         if self.path is None:
             output: Any = sys.stdout.buffer
             self.file: IO[bytes] = _Terminal(output) if sys.stdout.isatty() else output  # type: ignore[assignment]
@@ -65,7 +69,7 @@ class Target:
         if self.path.is_dir():
             raise DataError(f"{self.path}: is a directory, but must be a file")
         if self.path.exists() and not self.path.is_file():  # such as a pipe: nothing to be renamed
-            self.file, self.path = self.path.open("wb"), None
+            self.file, self.path, self._is_device = self.path.open("wb"), None, True
             return
         if self.path.is_symlink():
             self.path = self.path.resolve()
@@ -75,7 +79,7 @@ class Target:
         known = self._read_note()
         if known is not None:
             self.n_rows, self.columns = known["rows"], known["columns"]
-            self._safe = (known["rows"], known["bytes"])
+            self._safe, self._n_noted = (known["rows"], known["bytes"]), known["rows"]
             os.truncate(self._part, known["bytes"])
             self.file = self._part.open("ab")
         else:
@@ -101,22 +105,23 @@ class Target:
         """Takes down that so many rows of the input are written, and notes it every now and then."""
         if self.path is None or self._made_from is None:
             return
+        self.file.flush()  # raises before these rows count as written, if the disk is full
         self._safe, self.columns = (n_rows, self.file.tell()), columns
         if time.monotonic() - self._noted >= _EVERY:
             self._write_note()
 
     def _write_note(self) -> None:
-        self.file.flush()
         os.fsync(self.file.fileno())
         rows, size = self._safe
         note = {"made_from": self._made_from, "rows": rows, "bytes": size, "columns": self.columns}
         replace_file(self._note, json.dumps(note).encode())
-        self._noted = time.monotonic()
+        self._noted, self._n_noted = time.monotonic(), rows
 
     def finish(self) -> None:
         """Gives the file its name."""
         if self.path is None:
             self.file.flush()
+            self._close_device()
             return
         self.file.close()
         if self.path.exists():  # what is replaced may be for its owner alone
@@ -128,12 +133,17 @@ class Target:
     def abandon(self, keep: bool) -> int:
         """Ends the work before it is done. Returns how many rows are kept, to be continued; else all is removed."""
         if self.path is None:
+            with contextlib.suppress(OSError, ValueError):
+                self._close_device()
             return 0
         n_rows = self._safe[0] if keep and self._made_from is not None else 0
-        kept = n_rows > 0
-        if kept:
-            with contextlib.suppress(OSError):  # a full disk: then the last note counts
+        if n_rows:
+            try:
+                os.truncate(self._part, self._safe[1])  # on a full disk, half a batch gives room for the note
                 self._write_note()
+            except OSError:
+                n_rows = self._n_noted
+        kept = n_rows > 0
         with contextlib.suppress(OSError, ValueError):
             self.file.close()
         if not kept:
@@ -141,6 +151,10 @@ class Target:
             self._note.unlink(missing_ok=True)
         self._unlock()
         return n_rows
+
+    def _close_device(self) -> None:
+        if self._is_device:
+            self.file.close()
 
     def _unlock(self) -> None:
         if self._lock is not None:

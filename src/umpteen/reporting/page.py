@@ -247,8 +247,14 @@ def _show_row(found: Findings, row: int) -> str:
     place = found.ids[row] if found.ids is not None else f"row {row + 1:,}"
     if found.texts is None:
         return place
-    text = " ".join(found.texts[row].split())
+    text = " ".join(_once(found.texts[row]).split())
     return f"{place}: {text[:_LONGEST_TEXT]}{'…' if len(text) > _LONGEST_TEXT else ''}"
+
+
+def _once(text: str) -> str:
+    """A text made of fields, of which one that counts twice stands there twice, with each field once."""
+    places = getattr(text, "places", ())
+    return "\n".join(text[begin:end] for _, begin, end in places) or text
 
 
 def _reason(found: Findings, row: int, label: int) -> str:

@@ -166,7 +166,7 @@ class ParquetWriter:
         values = [row.get(name) for row in rows]
         try:
             return self._arrow.array(values, type=field.type)
-        except (self._arrow.lib.ArrowException, TypeError, ValueError) as error:
+        except (self._arrow.lib.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"column {name!r} must be of one type, {field.type}, in Parquet, but is not ({error})"
             ) from error
@@ -181,7 +181,7 @@ class ParquetWriter:
     def _infer(self, rows: Rows, name: str) -> Any:
         try:
             found = self._arrow.array([row.get(name) for row in rows]).type
-        except (self._arrow.lib.ArrowException, TypeError, ValueError) as error:
+        except (self._arrow.lib.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"column {name!r} must be of one type in Parquet, but is not ({error})") from error
         return self._arrow.field(name, self._arrow.string() if self._arrow.types.is_null(found) else found)
 
