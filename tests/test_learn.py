@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,6 +145,14 @@ def test_other_methods_with_a_margin_learn_too(method):
     tagger.learn("a cod in red wine", ["fish"])
     assert probability(tagger, "a cod in red wine", "fish") > before
     assert tagger.suggest("a cod in red wine", 1)[0][0] == "fish"
+
+
+def test_a_model_of_an_unknown_method_says_that_it_does_not_learn(saved, tmp_path):
+    model = Path(shutil.copytree(saved, tmp_path / "m"))
+    manifest = json.loads((model / "manifest.json").read_text())
+    (model / "manifest.json").write_text(json.dumps(manifest | {"method": "their-method"}))
+    with pytest.raises(ParamError, match="but this model's method is their-method"):
+        umpteen.load(model).learn("a teapot", ["teapots"])
 
 
 def test_rows_of_numbers_are_corrected_too(tiny):

@@ -316,7 +316,9 @@ class Tagger(TaggerParameters):
             raise DataError("there must be at least one correction, but there are none")
         if (concepts := self.concepts_) is not None:
             corrections = [concepts.correct(self.fitted(), said) for said in corrections]
-        self.model_, self.features_ = growing.learn_texts(self._method_of_model(), self.features_, corrections, X)
+        self.model_, self.features_ = growing.learn_texts(
+            self.fitted(), self._method_of_model(), self.features_, corrections, X
+        )
         return self
 
     def update_vocabulary(self, vocabulary: Vocabulary | PathLike) -> VocabularyUpdate:

@@ -130,16 +130,21 @@ def _correction_cost(method: Any) -> float | None:
 
 
 def learn_texts(
-    method: Any, features: TextFeatures | None, corrections: Sequence[Correction], X: Csr | None = None
+    model: TrainedModel,
+    method: Any,
+    features: TextFeatures | None,
+    corrections: Sequence[Correction],
+    X: Csr | None = None,
 ) -> tuple[TrainedModel, TextFeatures | None]:
-    """The model of a method after some corrections, and its vocabulary with their words.
+    """A model after some corrections, and its vocabulary with their words.
 
     Parameters
     ----------
+    method
+        That of the model, with the model; None if it is unknown here.
     X
         The rows of the corrections where they are no texts.
     """
-    model: TrainedModel = method.fitted()
     cost = _correction_cost(method)
     if cost is None:
         raise ParamError(
