@@ -39,6 +39,29 @@ def train_families(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(folder.iterdir())}
 
 
+def train_grown(folder: Path) -> dict[str, Path]:
+    """Models of texts with all that they may hold beside words: a choice, fields, rows kept, corrections, concepts,
+    and a projection."""
+    import umpteen
+    from umpteen.vocabulary.concepts import Concept, Term, Vocabulary
+
+    data = umpteen.make_synthetic(90, 24, 12, labels_per_row=2, features_per_row=6, seed=6)
+    records = [{"title": f"w{row.indices[0]}", "body": " ".join(f"w{j}" for j in row.indices)} for row in data.X]
+    labels = [[f"name {j}" for j in row.indices] for row in data.Y]
+    concepts = [
+        Concept(f"u:{j}", [Term(f"name {j}", "en", "preferred"), Term(f"nimi {j}", "fi", "preferred")], f"N{j}",
+                broader=[f"u:{(j + 1) % 12}"], replaced_by="u:13" if j == 12 else "")
+        for j in range(14)
+    ]  # fmt: skip
+    vocabulary = Vocabulary.build(concepts, "en")
+    tagger = umpteen.Tagger(keep_rows=30, vocabulary=vocabulary).fit(records, labels, fields=["title^2", "body"])
+    tagger.learn("w1 w2 w30", accepted=["name 1"], rejected=["name 2"], added=["name 13"])
+    tagger.save(folder / "grown")
+    texts = [record["body"] for record in records]
+    umpteen.Tagger(umpteen.DiSMEC(threads=1), ["word", "svd:4"]).fit(texts, labels, folder / "svd")
+    return {name: folder / name for name in ("grown", "svd")}
+
+
 def questions(model: Any) -> tuple[Any, ...]:
     """What a model of `train_families` says: rankings, explanations and facts, as plain values."""
     import numpy as np
@@ -59,6 +82,10 @@ def _questions(model: Any) -> tuple[Any, ...]:
         answers.append(model.suggest(["w1 w2 w3 w9 unknown", ""], 5))
         answers.append(model.suggest(["w4 w5"], "auto", "macro"))
         model.explain("w1 w2 w3")
+        if model.concepts_ is not None:
+            answers.append(model.suggest(["w1 w2"], 3, language="fi"))
+            answers.append([model.concepts_.describe(label) for label in range(method.n_labels)])
+            answers.append(model.suggest(["w1 w2"], 3, exclude=["N1"]))
     width, n_labels = method.n_features, method.n_labels
     if width > 1 << 20:
         return ()
@@ -82,4 +109,8 @@ def _questions(model: Any) -> tuple[Any, ...]:
         answers.append(method.predict_topk_proba(X, 4)[1].tolist())
     if method.label_names is not None:
         answers.append(list(method.label_names))
+    if isinstance(model, umpteen.Tagger) and {"kept_rows", "corrections"} <= set(method.parts):
+        model.learn(["w3 w4 w31"], labels=[["name 3"]])
+        model.add_labels(["w5 w32", "w6"], [["a new one"], []])
+        answers.append(model.suggest(["w5 w32"], 3))
     return tuple(answers)

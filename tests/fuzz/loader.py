@@ -18,7 +18,7 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
-from .families import questions, train_families
+from .families import questions, train_families, train_grown
 from .inputs import Bytes, Finding, change_json, change_number, scratch, to_json
 
 #: Memory a damaged model may cost beyond what was there before.
@@ -129,7 +129,9 @@ class Families:
         import umpteen
 
         place = scratch()
-        self.models = train_families(place / "whole" if (place / "whole").mkdir() is None else place)
+        whole = place / "whole"
+        whole.mkdir()
+        self.models = train_families(whole) | train_grown(whole)
         (place / "copy").mkdir()
         self.copies = {name: Directory(path, place / "copy") for name, path in self.models.items()}
         self.answers = {name: questions(umpteen.load(path)) for name, path in self.models.items()}
