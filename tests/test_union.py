@@ -15,6 +15,7 @@ from sklearn.pipeline import FeatureUnion
 from typer.testing import CliRunner
 
 import umpteen
+from umpteen.choosing.features import MIXED
 from umpteen.cli.main import app
 from umpteen.errors import ModelCorruptError, NotFittedError, ParamError
 from umpteen.storage.store import Part
@@ -162,6 +163,14 @@ def test_parameters():
 def test_bad_parameters(params, message):
     with pytest.raises(ParamError, match=message):
         TfidfUnion(**params).fit(TEXTS)
+
+
+def test_what_tuning_tries_is_described_and_made_again():
+    again = restore(json.loads(json.dumps(describe(MIXED))))
+    texts = [*TEXTS, *TEXTS]
+    np.testing.assert_array_equal(again.fit_transform(texts).data, make_features(MIXED).fit_transform(texts).data)
+    assert again.weights == [1, 1, 0.4]
+    assert list(again.parts[:2]) == ["word", "start"]
 
 
 def test_bad_features_of_a_tagger():
