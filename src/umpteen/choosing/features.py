@@ -16,7 +16,7 @@ from umpteen.text.tfidf import Tfidf
 from umpteen.text.union import TfidfUnion
 
 #: Words, their starts, and pairs of words that five texts have: the best on held-out rows of several sets, of what
-#: takes at most three times as long as words alone; see benchmarks/which_features.py.
+#: takes at most three times as long as words alone.
 MIXED = TfidfUnion(["word", "start", Tfidf(sublinear_tf=True, ngram_range=(2, 2), min_df=5)], weights=[1, 1, 0.4])
 #: What is compared, the usual first: it stays unless another is better.
 VARIANTS: list[Any] = [
