@@ -69,6 +69,9 @@ def test_training_learns_which_terms_annotators_follow(vocabulary):
     assert found["fish"] < 0.4
     assert found["reports"] > found["fish"]  # nobody has it as a label: it may be new
     assert dict(matcher.suggest("fish of the sea"))["fish"] > 0.7
+    likely = dict(matcher.suggest("a report on cod and fish and tax", threshold=0.9))
+    assert likely == {name: value for name, value in found.items() if value >= 0.9}
+    assert "cod" in likely
     assert "fish trade" in dict(matcher.suggest("the fish trade"))  # never a label in training
 
 
@@ -213,6 +216,8 @@ def test_input_is_checked(vocabulary):
         matcher.fit([], [])
     with pytest.raises(DataError, match="'herring' is not in the vocabulary"):
         matcher.fit(["cod"], [["herring"]])
+    with pytest.raises(ParamError, match="threshold"):
+        matcher.rank(["cod"], threshold=2)
     with pytest.raises(ParamError, match="top_k"):
         matcher.rank(["cod"], 0)
     assert matcher.rank([], 3)[0].shape == (0, 3)

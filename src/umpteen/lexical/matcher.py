@@ -17,7 +17,7 @@ from umpteen.lexical.places import TermFound, find_places
 from umpteen.lexical.rule import Rule
 from umpteen.lexical.terms import TermTable
 from umpteen.models.scorer import Ranking
-from umpteen.params import check_count
+from umpteen.params import check_count, check_share
 from umpteen.storage.remote import open_model
 from umpteen.storage.saving import save_parts
 from umpteen.storage.store import ModelReader, Part
@@ -164,24 +164,31 @@ class LexicalMatcher:
 
     # --- suggest -------------------------------------------------------------------------------------------------
 
-    def rank(self, texts: Iterable[str], top_k: int = 10, threads: int | None = None) -> Ranking:
-        """The numbers of concepts, best first, padded with -1, and probabilities; of many texts.
+    def rank(
+        self, texts: Iterable[str], top_k: int = 10, threshold: float = 0.0, threads: int | None = None
+    ) -> Ranking:
+        """The numbers of concepts, best first, padded with -1, and probabilities of at least `threshold`; of many
+        texts.
 
         Before training the values in [0, 1] order the concepts and are not probabilities.
         """
         check_count("top_k", top_k)
-        found = [_best(candidates, self._score(candidates), top_k) for candidates in self._candidates(texts, threads)]
+        check_share("threshold", threshold)
+        found = [
+            _best(candidates, self._score(candidates), top_k, threshold)
+            for candidates in self._candidates(texts, threads)
+        ]
         if not found:
             return np.zeros((0, top_k), np.int32), np.zeros((0, top_k), np.float32)
         return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
 
-    def suggest(self, texts: Any, top_k: int = 10, language: str | None = None) -> Any:
+    def suggest(self, texts: Any, top_k: int = 10, threshold: float = 0.0, language: str | None = None) -> Any:
         """Names and probabilities of the concepts that a text has terms of, best first; for several texts lists."""
         one = isinstance(texts, str)
         names = self.vocabulary.names(language)
         found = [
             [(names[i], float(value)) for i, value in zip(row, values, strict=True) if i >= 0]
-            for row, values in zip(*self.rank([texts] if one else texts, top_k), strict=True)
+            for row, values in zip(*self.rank([texts] if one else texts, top_k, threshold), strict=True)
         ]
         return found[0] if one else found
 
@@ -261,14 +268,15 @@ def _is_in(keys: NDArray[np.int64], rising: NDArray[np.int64]) -> NDArray[np.boo
     return found
 
 
-def _best(candidates: Candidates, scores: NDArray[np.float64], top_k: int) -> Ranking:
-    """The best concepts of each text; of equals those with the lower number."""
+def _best(candidates: Candidates, scores: NDArray[np.float64], top_k: int, threshold: float) -> Ranking:
+    """The best concepts of each text that are likely enough; of equals those with the lower number."""
     ids = np.full((candidates.n_texts, top_k), -1, np.int32)
     values = np.zeros((candidates.n_texts, top_k), np.float32)
     order = np.lexsort((candidates.concepts, -scores, candidates.texts))
     texts = candidates.texts[order]
     place = np.arange(len(order)) - np.searchsorted(texts, texts)
-    kept = place < top_k
+    probabilities = 1 / (1 + np.exp(-scores[order]))
+    kept = (place < top_k) & (probabilities >= threshold)
     ids[texts[kept], place[kept]] = candidates.concepts[order][kept]
-    values[texts[kept], place[kept]] = 1 / (1 + np.exp(-scores[order][kept]))
+    values[texts[kept], place[kept]] = probabilities[kept]
     return ids, values
