@@ -87,7 +87,7 @@ def sets() -> str:
 
 LAMBDAS = (0.1, 0.3, 1.0)
 TAUS = (0.5, 1.0)
-TEXTS = ("Bibtex", "StackExchange-Cooking", "Nuclei-Tags", "Debian-Tags", "EURLex-4K")
+TEXTS = ("Bibtex", "StackExchange-Cooking", "Nuclei-Tags")
 
 
 def elastic() -> str:
