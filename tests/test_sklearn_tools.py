@@ -35,6 +35,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.svm import LinearSVC
 
 import umpteen
+from umpteen.data.matrix import as_csr
 from umpteen.errors import DataError, NotFittedError, ParamError
 
 from .conftest import data_root
@@ -240,6 +241,82 @@ def test_tables_of_every_kind_train_the_same_model(rows):
         if form != "stream":
             assert svm.feature_names_in_.tolist() == words
             assert list(svm.label_names_) == names
+
+
+class Tensor:
+    """What tensors have in common: DLPack, and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class SparseTensor:
+    """A sparse tensor with the parts that PyTorch's have."""
+
+    layout, is_sparse = "csr", False
+
+    def __init__(self, matrix):
+        self.matrix, self.shape = matrix, matrix.shape
+
+    def crow_indices(self):
+        return Tensor(self.matrix.indptr)
+
+    def col_indices(self):
+        return Tensor(self.matrix.indices)
+
+    def values(self):
+        return Tensor(self.matrix.data)
+
+
+def test_tensors_train_the_same_model(rows):
+    X, Y = rows
+    known = umpteen.DiSMEC().fit(X, Y)
+    for given, labels in (
+        (Tensor(X.toarray()), Tensor(Y.toarray())),
+        (SparseTensor(X), SparseTensor(Y)),
+        (sp.csr_array(X), sp.csr_array(Y)),
+    ):
+        svm = umpteen.DiSMEC().fit(given, labels)
+        assert np.array_equal(svm.coef_.toarray(), known.coef_.toarray())
+        assert np.array_equal(svm.decision_function(given), known.decision_function(X))
+    kept = as_csr(SparseTensor(X), "X")
+    assert np.shares_memory(kept.data, X.data)
+    assert np.shares_memory(kept.indices, X.indices)
+
+
+def test_broken_tensors_are_refused(rows):
+    X, Y = rows
+    broken = X.copy()
+    broken.indices = broken.indices + X.shape[1]
+    with pytest.raises(DataError, match="X's indices must be in"):
+        umpteen.DiSMEC().fit(SparseTensor(broken), Y)
+
+    class Elsewhere(Tensor):
+        def __dlpack__(self, **options):
+            raise BufferError("the tensor is on another device")
+
+    with pytest.raises(DataError, match="X is a tensor that cannot be read in place; move it to the CPU"):
+        umpteen.DiSMEC().fit(Elsewhere(X.toarray()), Y)
+
+
+def test_relations_of_duckdb(rows):
+    import duckdb
+
+    X, Y = rows
+    table = pd.DataFrame(X[:, :20].toarray(), columns=[f"word {i}" for i in range(20)])
+    labels = pd.DataFrame(Y.toarray().astype(int), columns=[f"label {i}" for i in range(12)])
+    known = umpteen.DiSMEC().fit(table, labels)
+    with duckdb.connect() as connection:
+        svm = umpteen.DiSMEC().fit(connection.from_df(table), connection.from_df(labels))
+        assert list(svm.feature_names_in_) == list(table.columns)
+        assert np.array_equal(svm.coef_.toarray(), known.coef_.toarray())
+        assert np.array_equal(svm.predict(connection.from_df(table)), known.predict(table))
 
 
 def test_arrow_columns_of_text_are_no_numbers(rows):

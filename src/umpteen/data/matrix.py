@@ -55,6 +55,8 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
         matrix = matrix.sparse.to_coo()
     elif hasattr(matrix, "__arrow_c_stream__") and (not hasattr(matrix, "__array__") or _is_pyarrow(matrix)):
         matrix = from_arrow(matrix, name)
+    else:
+        matrix = from_tensor(matrix, name)
     is_sparse: bool = sp.issparse(matrix)
     if not is_sparse:
         try:
@@ -128,6 +130,22 @@ def _join_pair(sparse: Any, dense: Any, name: str) -> Csr:
     if sparse.shape[1] + dense.shape[1] > INT32_MAX:
         raise DataError(f"{name} may have at most {INT32_MAX} columns")
     return make_csr(data, indices, indptr, (sparse.shape[0], sparse.shape[1] + dense.shape[1]))
+
+
+def from_tensor(tensor: Any, name: str) -> Any:
+    """A tensor of another library as a NumPy array or a sparse one, without a copy: dense by DLPack, or with the
+    parts that PyTorch's sparse ones have. Anything else as it is."""
+    try:
+        if hasattr(tensor, "crow_indices"):
+            parts = [np.from_dlpack(part()) for part in (tensor.values, tensor.col_indices, tensor.crow_indices)]
+            return _unchecked_csr(parts[0], parts[1], parts[2], tuple(tensor.shape))
+        if hasattr(tensor, "to_sparse_csr") and getattr(tensor, "is_sparse", False):
+            return from_tensor(tensor.to_sparse_csr(), name)
+        if hasattr(tensor, "__dlpack__") and not hasattr(tensor, "__array__"):
+            return np.from_dlpack(tensor)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise DataError(f"{name} is a tensor that cannot be read in place; move it to the CPU: {error}") from error
+    return tensor
 
 
 def from_arrow(table: Any, name: str) -> NDArray[Any]:

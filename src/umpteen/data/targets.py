@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_matrix
-from umpteen.data.matrix import Csr, as_csr, check_type, from_arrow, make_csr
+from umpteen.data.matrix import Csr, as_csr, check_type, from_arrow, from_tensor, make_csr
 from umpteen.errors import DataError
 
 #: The most cells of a dense matrix of rows x labels: half a gigabyte of 32-bit numbers.
@@ -64,6 +64,8 @@ def read_targets(targets: Any) -> tuple[TargetForm, Csr]:
         return TargetForm("sparse"), as_csr(targets, "Y", values=False)
     names = column_names(targets)
     values = _values(targets)
+    if sp.issparse(values):
+        return TargetForm("sparse"), as_csr(values, "Y", values=False)
     if _holds_names(values):
         found, Y = encode_labels(values)
         return TargetForm("lists", names=found), Y
@@ -96,7 +98,8 @@ def _values(targets: Any) -> Any:
         return targets.to_numpy()
     if hasattr(targets, "__arrow_c_stream__") and not hasattr(targets, "__array__"):
         return from_arrow(targets, "Y")
-    return targets
+    tensor = from_tensor(targets, "Y")
+    return tensor if sp.issparse(tensor) or isinstance(tensor, np.ndarray) else targets
 
 
 def _holds_names(values: Any) -> bool:
