@@ -176,6 +176,17 @@ def test_damaged_corrections_are_refused_not_followed(tagger, change):
         Corrections.of(model.with_part(CORRECTIONS, Part(arrays)))
 
 
+@pytest.mark.parametrize("name", ["labels", "rows", "signs", "alphas", "complete"])
+def test_corrections_of_another_type_are_refused(tagger, name):
+    tagger.learn("polishing a teapot", ["equipment", "teapots"])
+    model = tagger.fitted()
+    part = model.parts[CORRECTIONS]
+    other = np.int32 if part.arrays[name].dtype.kind in "fu" else np.float32
+    arrays = part.arrays | {name: np.asarray(part.arrays[name]).astype(other)}
+    with pytest.raises(ModelCorruptError, match="must have their types"):
+        Corrections.of(model.with_part(CORRECTIONS, Part(arrays)))
+
+
 # --- the command line ---------------------------------------------------------------------------------------------
 
 

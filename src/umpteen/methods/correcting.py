@@ -111,6 +111,8 @@ class Corrections:
         except KeyError as error:
             raise ModelCorruptError(f"the model's corrections lack {error}") from error
         sizes = {array.shape for array in (label, row, sign, alpha)}
+        if [array.dtype.kind for array in (label, row, sign, alpha, complete)] != ["i", "i", "i", "f", "u"]:
+            raise ModelCorruptError("the arrays of the model's corrections must have their types, but do not")
         if complete.shape != (X.shape[0],) or len(sizes) != 1 or label.ndim != 1:
             raise ModelCorruptError("the arrays of the model's corrections must fit together")
         if ((label < 0) | (label >= n_labels) | (row < 0) | (row >= X.shape[0])).any():
