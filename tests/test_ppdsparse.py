@@ -270,6 +270,37 @@ def test_a_label_depends_on_nothing_around_it(simd, tiny, rows, samples):
         np.testing.assert_array_equal(got[2][0], want[2][label])
 
 
+def order_keys(X):
+    """Twin of the order in which the kernel puts rows: by their three most frequent features, except those that more
+    than half of the rows have."""
+    counts = np.diff(X.tocsc().indptr)
+    counts[counts > X.shape[0] // 2] = 0
+    ranks = np.empty(X.shape[1], np.int64)
+    ranks[np.argsort(-counts, kind="stable")] = np.arange(X.shape[1])
+    nothing = np.full(3, 2**21 - 1)
+    return np.array([np.sort(np.append(ranks[row.indices], nothing))[:3] for row in X])
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.01])
+@LOSSES
+def test_the_order_of_rows_does_not_matter(simd, squared, lambda_):
+    """The kernel puts them in an order of its own: shuffled rows give the same bytes where it has no ties to break,
+    and alphas and starts stay with their rows."""
+    data = sparse_rows(1000)
+    X, Y = unit(data.X), data.Y
+    while len(kept := np.unique(order_keys(X), axis=0, return_index=True)[1]) < X.shape[0]:  # rows of the same key
+        X, Y = X[np.sort(kept)], Y[np.sort(kept)]
+    assert X.shape[0] > 300
+    want = solve(X, Y, squared=squared, lambda_=lambda_)
+    shuffled = np.random.default_rng(3).permutation(X.shape[0])
+    got = solve(X[shuffled], Y[shuffled], squared=squared, lambda_=lambda_)
+    np.testing.assert_array_equal(got[0], want[0])
+    np.testing.assert_array_equal(got[2], want[2][:, shuffled])
+    again = solve(X[shuffled], Y[shuffled], squared=squared, lambda_=lambda_, start=got[3]["alphas"])
+    assert (again[3]["rounds"] == 1).all()
+    assert again[3]["visited"].sum() < 0.6 * got[3]["visited"].sum()
+
+
 def with_dense_columns(data, case, n=40, seed=7):
     """Rows with dense columns behind their terms, of which the kernel treats whole sixteens as dense."""
     random = np.random.default_rng(seed)

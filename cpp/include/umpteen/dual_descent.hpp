@@ -71,8 +71,9 @@ struct DualSolution {
 /// (dual/descent.cpp) and a search of all rows for those that violate their margin, which become active. A search
 /// goes down the columns of the features in w where they are few (dual/column_search.cpp). Where they are many, the
 /// label waits until kPanelLabels labels can share one reading of X (dual/panel_search.cpp), at a thirtieth of the
-/// price. A label stops when its duality gap is small enough (dual/gap.cpp), after max_rounds searches, or when
-/// float32 makes no progress.
+/// price. All of it works on a copy of X in which rows that share frequent features lie side by side
+/// (dual/row_order.cpp). A label stops when its duality gap is small enough (dual/gap.cpp), after max_rounds
+/// searches, or when float32 makes no progress.
 ///
 /// A solution depends on its label and X only: not on the labels around it, nor on the threads.
 std::vector<DualSolution> solve_dual(const DualProblem& problem, int threads, Control& control);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "row_order.hpp"
+
 namespace umpteen::dual {
 
 namespace {
@@ -210,6 +212,8 @@ bool Solver::absorb_exact(LabelState& state, DualSolution& solution) {
     finish(state, solution);
     return true;
   }
+  // A rough search never is the last.
+  state.rough_left = std::min(state.rough_left, problem_.max_rounds - static_cast<int>(solution.rounds) - 1);
   state.last_gap = likely;
   state.tolerance = std::max(kShareOfEnough * enough, kShareOfOutside * (likely - gap.inside)) *
                     std::pow(kFactorPerStall, state.stalls);
@@ -306,7 +310,9 @@ std::vector<std::int64_t> order_labels(const DualProblem& problem) {
 
 }  // namespace
 
-std::vector<DualSolution> solve_dual(const DualProblem& problem, int threads, Control& control) {
+std::vector<DualSolution> solve_dual(const DualProblem& given, int threads, Control& control) {
+  const dual::OrderedProblem ordered(given);
+  const DualProblem& problem = ordered.view();
   std::vector<DualSolution> solutions(as_size(problem.n_labels));
   const dual::FeatureColumns columns = dual::transpose(problem, threads, control);
   const std::vector<std::int64_t> order = order_labels(problem);
@@ -327,6 +333,7 @@ std::vector<DualSolution> solve_dual(const DualProblem& problem, int threads, Co
       if (!solver.idle()) solver.share_search();
     }
   });
+  for (DualSolution& solution : solutions) ordered.restore_rows(solution);
   return solutions;
 }
 

@@ -340,6 +340,6 @@ class DiSMEC(DualOneVsRest):
         # Weights, directions and scores of a panel, and the rows near one label's margin in their packed form.
         panel = 4 * PANEL_LABELS * (vectors * n_features + 3 * n_rows) + min(8 * X.nnz, 32_000_000)
         threads = resolve_threads(self.threads)
-        work = bound_dual_memory(X, threads) if self.uses_dual(X) else threads * panel
+        work = bound_dual_memory(X, Y, threads) if self.uses_dual(X) else threads * panel
         peak = work + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8 + n_rows * 8
         return Estimate(peak + bound.model_bytes, bound.model_bytes)

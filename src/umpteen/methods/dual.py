@@ -122,9 +122,10 @@ def solve_dual(
 _SPARE = 2 << 20
 
 
-def bound_dual_memory(X: Csr, threads: int) -> int:
-    """The most memory the kernel needs beside X: X by columns; a panel of weights; v, hits and active rows of each
-    waiting label; the active rows of the label at hand, and the rows it scores again."""
+def bound_dual_memory(X: Csr, Y: Csr, threads: int) -> int:
+    """The most memory the kernel needs beside X: X in another order of rows, and by columns; a panel of weights; v,
+    hits and active rows of each waiting label; the active rows of the label at hand, and the rows it scores again."""
     n_rows, n_features = X.shape
-    columns = X.nnz * 8 + n_features * 16 + n_rows * 4
-    return threads * (PANEL_LABELS * (12 * n_features + 24 * n_rows) + 26 * n_rows + _SPARE) + columns
+    ordered = X.nnz * 8 + n_rows * 28 + Y.nnz * 4
+    columns = X.nnz * 8 + n_features * 20 + n_rows * 4
+    return threads * (PANEL_LABELS * (12 * n_features + 24 * n_rows) + 26 * n_rows + _SPARE) + ordered + columns

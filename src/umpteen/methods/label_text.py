@@ -227,7 +227,8 @@ class LabelText(LabelBlocks, CountsRowsOnce):
         bound = self.bound_size(np.minimum(own + np.asarray(shared).ravel(), X.shape[1]), X.shape[1])
         used = int(of_word[np.unique(terms.indices)].sum())
         work = bound.in_work * 40 + 24 * used + X.nnz * 8 + (Y.nnz + words.nnz) * 8
-        peak = bound_dual_memory(X, resolve_threads(self.threads)) + work + bound.model_bytes
+        solved = max(Y, words, key=lambda labels: labels.nnz)  # one after the other
+        peak = bound_dual_memory(X, solved, resolve_threads(self.threads)) + work + bound.model_bytes
         return Estimate(peak, bound.model_bytes)
 
 

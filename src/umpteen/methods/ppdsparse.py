@@ -328,5 +328,5 @@ class PPDSparse(DualOneVsRest):
         # Weights are on the features of the label's own rows and of its nearest negatives.
         weights = np.minimum(count_weights_bound(X, Y) + 1000, n_features)
         bound = self.bound_size(weights, n_features)
-        peak = bound_dual_memory(X, resolve_threads(self.threads)) + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8
+        peak = bound_dual_memory(X, Y, resolve_threads(self.threads)) + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8
         return Estimate(peak + n_rows * 8 + bound.model_bytes, bound.model_bytes)
