@@ -11,6 +11,7 @@ from sklearn.svm import LinearSVC
 import umpteen
 from umpteen.errors import DataError, ModelFormatError, ParamError
 from umpteen.methods import method_of
+from umpteen.trained.liblinear import write_liblinear
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,50 @@ def test_it_is_pruned_saved_explained_and_calibrated(peer, tmp_path):
     assert calibrated.predict_proba(X).max() > 0.5
     with pytest.raises(ModelFormatError, match="method is 'imported', which this umpteen does not have"):
         method_of(loaded)
+
+
+@pytest.mark.parametrize("n_labels", [1, 20])
+def test_liblinear_reads_the_weights_and_gives_the_same_scores(n_labels, bibtex, tmp_path):
+    from liblinear.liblinearutil import load_model, predict
+
+    train, test = bibtex
+    svm = umpteen.DiSMEC(prune=0).fit(train.X[:600], train.Y[:600, :n_labels])
+    svm.to_liblinear(tmp_path / "a.model")
+    theirs = load_model(str(tmp_path / "a.model"))
+    rows = svm.preprocessing_.transform(test.X[:200])
+    best, _, scores = predict([], sp.csr_matrix(rows, dtype=np.float64), theirs, "-q")
+    ours = svm.decision_function(test.X[:200])[:, theirs.get_labels()]
+    assert np.abs(np.array(scores) - ours).max() < 1e-5
+    assert np.array_equal(np.array(best, int), svm.predict_topk(test.X[:200], 1)[0][:, 0])
+
+
+def test_liblinear_has_both_of_two_labels(tmp_path):
+    from liblinear.liblinearutil import load_model
+
+    model = umpteen.TrainedModel.from_weights(np.array([[1.0, 0.0, 3.0], [0.0, 2.0, -4.0]]), [0.5, 0.25])
+    model.to_liblinear(tmp_path / "a.model")
+    theirs = load_model(str(tmp_path / "a.model"))
+    assert [theirs.get_decfun(i) for i in range(2)] == [([1, 0, 3], 0.5), ([0, 2, -4], 0.25)]
+
+
+def test_labels_that_are_never_ranked_are_not_written(tmp_path):
+    from liblinear.liblinearutil import load_model
+
+    model = umpteen.TrainedModel.from_weights(np.eye(4), [0.5, -np.inf, 0.25, -1e-20], weight_type="float32")
+    model.to_liblinear(tmp_path / "a.model")
+    theirs = load_model(str(tmp_path / "a.model"))
+    assert theirs.get_labels() == [0, 2, 3]
+    assert theirs.get_decfun(1) == ([0, 0, 1, 0], 0.25)
+    assert theirs.get_decfun_bias(2) == pytest.approx(-1e-20)
+
+
+def test_what_liblinear_cannot_hold_is_not_written(tmp_path):
+    n = 2**16
+    with pytest.raises(ParamError, match="LIBLINEAR holds at most 2147483647 weights"):
+        write_liblinear(tmp_path / "a.model", sp.csr_matrix((n, n)), np.zeros(n, np.float32), np.arange(n))
+    with pytest.raises(ParamError, match="must have a label"):
+        umpteen.TrainedModel.from_weights(np.eye(2), -np.inf).to_liblinear(tmp_path / "a.model")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,9 @@ class Estimator(Parameters, RoutesMetadata, abc.ABC):
     def to_weights(self) -> tuple[Csr, NDArray[np.float32]]:
         return self.fitted().to_weights()
 
+    def to_liblinear(self, path: PathLike) -> None:
+        self.fitted().to_liblinear(path)
+
     def score(self, X: Any, Y: Any, sample_weight: Any = None) -> float:
         model = self.fitted()
         return model.score(self._check_columns(X), self.encode_targets(Y), sample_weight)
@@ -289,6 +292,7 @@ for _name in (
     "predict_topk_proba",
     "decision_function",
     "to_weights",
+    "to_liblinear",
     "score",
     "explain",
     "calibrate",

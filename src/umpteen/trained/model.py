@@ -44,6 +44,7 @@ from umpteen.trained.header import (
     open_retired,
 )
 from umpteen.trained.importing import pack_weights
+from umpteen.trained.liblinear import write_liblinear
 from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
 from umpteen.trained.omikuji import pack_omikuji
 
@@ -328,6 +329,27 @@ class TrainedModel:
         if not isinstance(self.scorer, LinearModel):
             raise ParamError(f"only linear models have weights to export, but this model's family is {self.family}")
         return self.scorer.to_weights()
+
+    def to_liblinear(self, path: PathLike) -> None:
+        """Writes the weights of a linear model as a model file of LIBLINEAR, which gives rows the same scores.
+
+        LIBLINEAR's classes are label ids, without those that are never ranked. Rows must be scaled as the model's
+        `preprocessing` does before LIBLINEAR sees them. The file has a number for each feature and label, zeros too.
+        Of two labels LIBLINEAR's predict gives the first one's score alone, though the file has both.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile, numpy as np, umpteen
+        >>> model = umpteen.TrainedModel.from_weights(np.array([[1.0, 0.0], [0.0, 2.0]]), [0.5, 0.0])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.to_liblinear(f"{folder}/a.model")
+        ...     lines = pathlib.Path(folder, "a.model").read_text().splitlines()
+        >>> lines[-3:]
+        ['1 0 ', '0 2 ', '0.5 0 ']
+        """
+        W, bias = self.to_weights()
+        labels = np.setdiff1d(np.flatnonzero(np.isfinite(bias)), self.retired)
+        write_liblinear(path, W, bias, labels)
 
     # --- predict ------------------------------------------------------------------------------------------------
 
