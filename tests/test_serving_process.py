@@ -34,6 +34,16 @@ def test_one_worker_from_start_to_end(served_models):
     assert re.match(r"tags +\S+ \(dismec, 6 labels, .*, takes texts\)", server.lines[0])
 
 
+def test_the_address_is_printed_once_it_answers(served_models):
+    command = [*COMMAND, served_models["tags"], "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = next(re.search(r"http://\S+", line) for line in process.stdout if line.startswith("serving at"))
+            assert httpx.get(f"{address[0]}/readyz").status_code == 200
+        finally:
+            process.terminate()
+
+
 def test_a_token_from_a_file_or_the_environment(served_models, tmp_path):
     file = tmp_path / "token"
     file.write_text("from-a-file\n")

@@ -333,7 +333,6 @@ async def _life(api: Api) -> AsyncIterator[None]:
     api.counts.stopped()  # a worker that died has left its gauges
     ticking = asyncio.create_task(_tick(api))
     api.ready = True
-    api.counts.started()
     try:
         yield
     finally:

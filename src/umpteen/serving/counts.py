@@ -199,6 +199,11 @@ class Counts:
     def started(self) -> None:
         self._row[self._alive[()]] = 1
 
+    @property
+    def answers(self) -> bool:
+        """Whether the row's process accepts connections."""
+        return bool(self._row[self._alive[()]])
+
     def stopped(self) -> None:
         """Clears the gauges of a process that has ended; counters continue."""
         self._row[0] = 0.0

@@ -44,7 +44,7 @@ def serve(
     paths
         The directories to start with, by model; see `choose`.
     on_address
-        Called with the address, as soon as it is known.
+        Called with the address, as soon as it is answered.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     with bind(settings.host, settings.port, shared=True) as holder:

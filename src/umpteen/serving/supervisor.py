@@ -100,17 +100,20 @@ class Supervisor:
         Parameters
         ----------
         on_started
-            Called as soon as the workers have been started.
+            Called once, as soon as a worker answers.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, self._reload)
         self._start_due()
-        on_started()
         self._watcher.start()
+        started = False
         while self._stop_at is None or any(row.worker is not None for row in self._rows):
             try:
                 self._turn()
+                if not started and any(counts.answers for counts in self._counts):
+                    started = True
+                    on_started()
             except Exception as error:
                 log.error("supervision failed and continues", exc_info=error)
                 time.sleep(_LOOK)
@@ -132,7 +135,8 @@ class Supervisor:
         things: list[Any] = [self._wake_reader]
         for worker in workers:
             things += [worker.process.sentinel, worker.channel]
-        multiprocessing.connection.wait(things, timeout=_LOOK)
+        starting = not any(counts.answers for counts in self._counts)
+        multiprocessing.connection.wait(things, timeout=_LOOK / 10 if starting else _LOOK)
         with contextlib.suppress(BlockingIOError):
             while os.read(self._wake_reader, 512):
                 pass

@@ -109,6 +109,8 @@ class Server(uvicorn.Server):
         self.config.backlog = self.connections.backlog
         self._gate.api.connections = lambda: len(self.connections.all)
         await super().startup(sockets)
+        if self.started:
+            self._gate.counts.started()
         if self._channel is not None:
             asyncio.get_running_loop().add_reader(self._channel.fileno(), self._handle_message, self._channel)
 
