@@ -92,7 +92,15 @@ def test_labels_are_copied_and_say_that_they_can_be_clicked(page):
     expect(page.get_by_text("Click a label to see which words count for it.")).to_be_visible()
     page.get_by_role("button", name="Copy labels").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()").splitlines() == labels(page)
+    found = labels(page)
+    assert page.evaluate("navigator.clipboard.readText()").splitlines() == found
+    page.get_by_label(f"Wrong: {found[0]}").click()  # what was corrected is copied as corrected
+    page.locator("#filter summary").click()
+    page.locator("#find").fill("customs")
+    page.get_by_label("add customs").click()
+    page.get_by_role("button", name="Copy labels").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").splitlines() == [*found[1:], "customs"]
 
 
 def test_type_and_see_labels(page):

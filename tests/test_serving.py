@@ -211,6 +211,8 @@ def test_labels_are_found_by_part_of_their_name(client):
     assert find()[0] == ("sea", 120)
     assert len(find(limit=2)) == 2
     assert find(query="no such") == []
+    assert find(query="wnie")[0][0] == "wine"
+    assert find(query="w" * 200) == []
     assert find(query="7", model="numbers")[0][0] == "7"
     assert find(query="4000", model="numbers") == []
 

@@ -23,7 +23,7 @@ from umpteen.errors import DataError, ModelChangedError, ParamError
 from umpteen.evaluation.report import frequency_chart
 from umpteen.models.explanation import Explanation
 from umpteen.models.scorer import Ranking
-from umpteen.nearest import did_you_mean
+from umpteen.nearest import did_you_mean, find_nearest
 from umpteen.serving import schema
 from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
@@ -320,7 +320,8 @@ class OpenModel:
 
     def find_labels(self, query: str, most: int) -> bytes:
         """Labels whose names contain a text: first the name itself, then names that begin with it, then frequent
-        ones. Of models with a vocabulary, terms in all its languages are names too."""
+        ones. Of models with a vocabulary, terms in all its languages are names too. If there are none, labels whose
+        names resemble it."""
         counts: NDArray[np.int64] = self.model.train_counts.counts
         names = self.model.label_names
         if not query:
@@ -334,12 +335,16 @@ class OpenModel:
                 found, key=lambda hit: _fit(hit[0].casefold(), folded, int(counts[hit[1]]), hit[1])
             ):
                 terms.setdefault(i, text)
-            ids = list(terms)[:most]
+            ids = list(terms)[:most] or self._resembling(query)[:most]
             return msgspec.json.encode(schema.LabelsResponse(self._hits(ids, terms)))
         else:
             found_id = _parse_id(query, len(counts))
             ids = [] if found_id is None else [found_id]
         return msgspec.json.encode(schema.LabelsResponse(self._hits(ids)))
+
+    def _resembling(self, query: str) -> list[int]:
+        known = {} if len(query) > _LONGEST_COMPARED else {self.label(i): i for i in self._most_frequent(_COMPARED)}
+        return [known[name] for name in find_nearest(query, known, n=10)]
 
     def _most_frequent(self, most: int) -> list[int]:
         counts = self.model.train_counts.counts

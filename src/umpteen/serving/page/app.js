@@ -122,19 +122,21 @@ function showColumns(columns) {
     part.append(list);
     const added = addedRows(column.id);
     if (added.length) part.append(make("ul", { className: "labels" }, ...added));
-    if (kept?.length) part.append(belowLabels(kept));
+    if (kept.length || added.length) part.append(belowLabels(column.id, kept));
     return part;
   }));
   showRules();
 }
 
 // What one can do with the labels. Browsers give pages the clipboard only over HTTPS and on localhost.
-function belowLabels(kept) {
+function belowLabels(model, kept) {
   const hint = make("p", { className: "hint", textContent: "Click a label to see which words count for it. " });
   if (navigator.clipboard) {
     const copy = make("button", { type: "button", className: "copy", textContent: "Copy labels" });
     copy.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(kept.map((found) => found.label).join("\n"));
+      const text = $("text").value;
+      const right = kept.map((found) => found.label).filter((label) => judgment(model, text, label) !== "rejected");
+      await navigator.clipboard.writeText([...right, ...addedTo(model, text)].join("\n"));
       copy.textContent = "Copied";
     });
     hint.append(copy);
