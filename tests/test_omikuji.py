@@ -85,6 +85,8 @@ def test_it_is_saved_and_explained_like_any_other(tmp_path):
 def test_links_are_what_the_kernel_computes():
     assert LINKS["squared"](0.5) == -0.25
     assert LINKS["squared"](3.0) == 0
+    assert LINKS["cubed"](0.5) == -0.125
+    assert LINKS["cubed"](3.0) == 0
     assert LINKS["logistic"](0.0) == pytest.approx(-np.log(2))
 
 
@@ -92,7 +94,9 @@ def test_an_unknown_link_is_refused():
     model, _, _ = read("dense")
     part = model.scorer.to_parts()[0]
     part.scalars["link"] = "cubist"
-    with pytest.raises(ModelCorruptError, match="link of a label tree must be one of cubic, squared, logistic"):
+    with pytest.raises(
+        ModelCorruptError, match="link of a label tree must be one of cubic, cubed, squared, logistic"
+    ):
         TreePart.from_part(part)
     parts = read("dense")[0].scorer.to_parts()
     parts[1].scalars["link"] = "logistic"

@@ -153,12 +153,14 @@ class LabelTreeScorer {
  public:
   LabelTreeScorer(std::int64_t n_features, std::int64_t n_labels, const std::string& link)
       : n_features_(n_features), n_labels_(n_labels) {
-    if (link == "squared")
+    if (link == "cubed")
+      forest_.link = Link::cubed;
+    else if (link == "squared")
       forest_.link = Link::squared;
     else if (link == "logistic")
       forest_.link = Link::logistic;
     else if (link != "cubic")
-      throw std::invalid_argument("link must be cubic, squared or logistic, but is " + link);
+      throw std::invalid_argument("link must be cubic, cubed, squared or logistic, but is " + link);
   }
 
   /// Nodes are numbered through all parts in the order they are added; `children` has labels, or ~node counted from

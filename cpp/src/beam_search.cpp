@@ -37,6 +37,7 @@ struct Visit {
 float judge(Link link, float margin) {
   const float lack = 1 - margin;
   if (link == Link::cubic) return lack > 0 ? -lack * lack * lack : -0.01F * lack;
+  if (link == Link::cubed) return lack > 0 ? -lack * lack * lack : 0;
   if (link == Link::squared) return lack > 0 ? -lack * lack : 0;
   return std::min(margin, 0.0F) - std::log1p(std::exp(-std::abs(margin)));
 }

@@ -83,8 +83,8 @@ struct TreeNode {
 };
 
 /// What a child's margin adds to the score of its path. Cubic, of our own trees: -(1 - margin)^3, or (margin - 1) /
-/// 100 beyond 1. Squared: -(1 - margin)^2, or 0 beyond 1. Logistic: -log(1 + e^-margin).
-enum class Link { cubic, squared, logistic };
+/// 100 beyond 1. Cubed and squared: -(1 - margin)^3 and ^2, or 0 beyond 1. Logistic: -log(1 + e^-margin).
+enum class Link { cubic, cubed, squared, logistic };
 
 /// The nodes of some trees. A child's number is larger than its parent's.
 struct LabelForest {

@@ -8,6 +8,7 @@ all rows. No kind is ever unpickled.
 from __future__ import annotations
 
 import contextlib
+import io
 import tokenize
 import zipfile
 import zlib
@@ -22,7 +23,8 @@ from umpteen.data.blocks import count_dense, split_blocks
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike, atomic_path
 from umpteen.data.matrix import Csr, as_csr
-from umpteen.errors import DataError
+from umpteen.errors import DataError, UmpteenError
+from umpteen.memory import Estimate, check_fits
 
 # What NumPy, SciPy and zipfile raise on damaged or foreign content.
 _BAD_CONTENT = (ValueError, KeyError, TypeError, EOFError, IndexError, AttributeError, NotImplementedError,
@@ -170,6 +172,24 @@ def _load_scipy(path: PathLike) -> Csr:
         return sp.csr_matrix(loaded)
     except _BAD_CONTENT as error:
         raise DataError(f"{path}: not a SciPy sparse matrix ({_reason(error)})") from error
+
+
+def parse_csc(content: bytes) -> Any:
+    """The matrix of SciPy's ``.npz`` with compressed columns of real numbers; no array is as long as its rows."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        check_fits(Estimate(3 * size, 0), "the matrix is too large")
+        loaded: Any = sp.load_npz(io.BytesIO(content))
+        if loaded.format != "csc" or loaded.dtype.kind not in "biuf":
+            raise DataError(f"must be compressed columns of real numbers, but is {loaded.format} of {loaded.dtype}")
+        loaded.check_format(full_check=True)
+        loaded.sum_duplicates()
+    except UmpteenError:
+        raise
+    except _BAD_CONTENT as error:
+        raise DataError(f"not a SciPy sparse matrix ({_reason(error)})") from error
+    return loaded
 
 
 def _reason(error: BaseException) -> str:

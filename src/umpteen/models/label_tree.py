@@ -245,9 +245,10 @@ def score_margin(margin: float) -> float:
     return -((1 - margin) ** 3) if margin < 1 else 0.01 * (margin - 1)
 
 
-#: The same by name: ours, and those of trees that other programs trained with a squared hinge or a logistic loss.
+#: The same by name: ours, and those of trees that other programs trained with a hinge or a logistic loss.
 LINKS: dict[str, Callable[[float], float]] = {
     "cubic": score_margin,
+    "cubed": lambda margin: -(max(0.0, 1 - margin) ** 3),
     "squared": lambda margin: -(max(0.0, 1 - margin) ** 2),
     "logistic": lambda margin: -float(np.logaddexp(0, -margin)),
 }

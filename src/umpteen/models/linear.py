@@ -175,10 +175,10 @@ def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int
 def _float16_scale(W: Any) -> float | None:
     """The power of two that brings the block's largest weight just below float16's largest, 65504; None if float16 is
     not enough: a label whose largest weight is some 2^17 times smaller would lose bits that count."""
+    if W.nnz == 0:  # perhaps there are no features either
+        return 1.0
     largest = abs(W).max(axis=1).toarray().ravel()
     largest = largest[largest > 0]
-    if len(largest) == 0:
-        return 1.0
     exponent = int(np.floor(np.log2(float(largest.max())))) - 14
     scale = 2.0**exponent
     # 2^-14 is the smallest half with all its bits; weights down to 2^-11 of the label's largest must keep theirs.

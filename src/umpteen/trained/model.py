@@ -47,6 +47,7 @@ from umpteen.trained.importing import pack_weights
 from umpteen.trained.liblinear import write_liblinear
 from umpteen.trained.nesting import CANDIDATE_TREE, open_candidate_tree
 from umpteen.trained.omikuji import pack_omikuji
+from umpteen.trained.pecos import pack_pecos
 
 
 class TrainedModel:
@@ -209,6 +210,20 @@ class TrainedModel:
             One per label, by omikuji's numbers.
         """
         return cls.open(*pack_omikuji(path, label_names))
+
+    @classmethod
+    def from_pecos(cls, path: PathLike, label_names: Sequence[str] | None = None) -> TrainedModel:
+        """A model of XR-Linear that PECOS trained and saved: to serve, pack and explain it. It predicts and explains
+        like any other, but has no method to train it further.
+
+        Parameters
+        ----------
+        path
+            The directory that `XLinearModel.save` wrote.
+        label_names
+            One per label, by PECOS's numbers.
+        """
+        return cls.open(*pack_pecos(path, label_names))
 
     @property
     def method(self) -> str:
