@@ -213,6 +213,22 @@ def test_annif_csv_tsv_and_lists(tmp_path):
     assert list(plain.uris) == ["", ""]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_tables_as_spreadsheets_write_them(tmp_path, encoding, delimiter):
+    lines = ("uri,notation,label_en", 'u:1,A,"crème; fraîche, raw"', "u:2,B,tea", "")
+    content = "\r\n".join(lines).replace(",", delimiter)
+    plain = umpteen.read_vocabulary(write(tmp_path, content.encode(encoding), "v.csv"), language="en")
+    assert plain.names() == [lines[1].split('"')[1].replace(",", delimiter), "tea"]
+    assert list(plain.notations) == ["A", "B"]
+    named = umpteen.read_vocabulary(write(tmp_path, f"sep={delimiter}\r\n{content}".encode(encoding), "v.csv"))
+    assert list(named.uris) == ["u:1", "u:2"]
+    with pytest.raises(DataError, match=r"v\.csv:4: URIs must differ"):
+        umpteen.read_vocabulary(
+            write(tmp_path, f"{content}u:2{delimiter}C{delimiter}coffee".encode(encoding), "v.csv")
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -224,7 +240,8 @@ def test_annif_csv_tsv_and_lists(tmp_path):
         ("v.csv", "uri,label_en\nu:1\n", r"v\.csv:2: a line must have 2 fields, but has 1"),
         ("v.txt", "fish\nsea\nfish\n", r"v\.txt:3: names must differ, but 'fish' is also in line 1"),
         ("v.txt", "\n\n", r"v\.txt: a vocabulary must have at least one concept"),
-        ("v.txt", b"fi\xffsh\n", r"v\.txt:1: text must be UTF-8"),
+        ("v.txt", "é\nö\nfi".encode() + b"\xffsh\n", r"v\.txt:3: text must be UTF-8"),
+        ("v.csv", b"PK\x03\x04", r"v\.csv: .* this is an Excel file"),
         ("v.csv", "uri,label_en\nu:1," + "x" * 200_000, r"v\.csv:2: field larger than field limit"),
     ],
 )

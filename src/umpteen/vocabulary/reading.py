@@ -5,17 +5,22 @@
     fish                                  .txt: a plain list, one name a line
     skos:prefLabel "fish"@en              .ttl, .rdf, .xml, .jsonld, .nt: SKOS, by rdflib (umpteen[skos])
 
-Every file may be compressed. Nothing in a file is run, fetched or expanded without bound.
+Every file may be compressed. Encoding and, of .csv, the delimiter are found by looking, as those of tables are.
+Nothing in a file is run, fetched or expanded without bound.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from umpteen.data.files import COMPRESSED_SUFFIXES, PathLike
 from umpteen.data.tables.lines import decode_lines, read_pieces
+from umpteen.data.tables.reading import look
+from umpteen.data.tables.sniffing import find_delimiter, find_encoding, refuse_binary, skip_sep
 from umpteen.errors import DataError, ParamError
 from umpteen.nearest import did_you_mean
 from umpteen.vocabulary.concepts import Concept, Term, Vocabulary
@@ -23,6 +28,8 @@ from umpteen.vocabulary.concepts import Concept, Term, Vocabulary
 #: Formats of RDF by the suffix of their files, as rdflib names them.
 RDF = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".jsonld": "json-ld", ".nt": "nt"}
 _LABEL = "label_"
+#: Lines that show how a table is written.
+_LINES = 200
 
 
 def read_vocabulary(path: PathLike, language: str | None = None) -> Vocabulary:
@@ -61,7 +68,9 @@ def read_vocabulary(path: PathLike, language: str | None = None) -> Vocabulary:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    return decode_lines(path, read_pieces(path))
+    start, pieces = look(read_pieces(path))
+    refuse_binary(path, start)
+    return decode_lines(path, pieces, find_encoding(start))
 
 
 def _read_list(path: Path, language: str) -> list[Concept]:
@@ -82,10 +91,10 @@ def _read_tsv(path: Path, language: str) -> list[Concept]:
     lines = _lines(path)
     first = next(lines, "")
     if "uri" in first.strip().split("\t"):
-        return _read_table(path, language, "\t")
+        return _read_table(path, language, chain([first], lines), delimiter="\t", quoting=csv.QUOTE_NONE)
     concepts: list[Concept] = []
     places: dict[str, int] = {}
-    for number, line in enumerate(_chain(first, lines), 1):
+    for number, line in enumerate(chain([first], lines), 1):
         if not line.strip():
             continue
         uri, *rest = line.rstrip("\r\n").split("\t")
@@ -101,26 +110,24 @@ def _read_tsv(path: Path, language: str) -> list[Concept]:
     return _some(path, concepts)
 
 
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
-
-
 def _read_csv(path: Path, language: str) -> list[Concept]:
-    return _read_table(path, language, ",")
+    lines = _lines(path)
+    first = list(islice(lines, _LINES))
+    named, rest = skip_sep(first)
+    delimiter = named or find_delimiter("".join(rest))
+    return _read_table(path, language, chain(rest, lines), 2 if named else 1, delimiter=delimiter)
 
 
-def _read_table(path: Path, language: str, delimiter: str) -> list[Concept]:
-    rows = csv.reader(
-        _lines(path), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
-    )
+def _read_table(path: Path, language: str, lines: Iterable[str], first: int = 1, **dialect: Any) -> list[Concept]:
+    """The concepts of a table whose header stands in line `first`."""
+    rows = csv.reader(lines, **dialect)
     try:
         header = [name.strip() for name in next(rows, [])]
         columns = _label_columns(path, header, language)
         concepts: list[Concept] = []
         places: dict[str, int] = {}
         for row in rows:
-            number = rows.line_num
+            number = rows.line_num + first - 1
             if not any(cell.strip() for cell in row):
                 continue
             if len(row) != len(header):
@@ -131,7 +138,7 @@ def _read_table(path: Path, language: str, delimiter: str) -> list[Concept]:
             terms = [Term(cells[name], code, "preferred") for name, code in columns.items() if cells[name]]
             concepts.append(Concept(uri, terms, cells.get("notation", "")))
     except csv.Error as error:
-        raise DataError(f"{path}:{rows.line_num}: {error}") from error
+        raise DataError(f"{path}:{rows.line_num + first - 1}: {error}") from error
     return _some(path, concepts)
 
 

@@ -127,7 +127,7 @@ class Table:
         if self.format == "jsonl":
             lines = decode_lines(self.path, pieces, self._encoding or "utf-8")
             return _check_objects(self.path, parse_json_lines(self.path, lines))
-        start, pieces = _look(pieces)
+        start, pieces = look(pieces)
         refuse_binary(self.path, start)
         encoding = self._encoding or find_encoding(start)
         lines = decode_lines(self.path, pieces, encoding)
@@ -204,7 +204,7 @@ def check_delimiter(delimiter: str) -> str:
     return found
 
 
-def _look(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+def look(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     """The beginning of a file, and all of it."""
     start: list[bytes] = []
     size = 0
