@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 import random
@@ -316,6 +317,18 @@ def test_parquet_keeps_the_types_of_its_columns(tmp_path):
     written = pa.parquet.read_table(tmp_path / "b.parquet")
     assert written.select(["n", "labels"]).equals(table)
     assert written.schema.field("new").type == pa.string()
+
+
+def test_json_lines_have_no_numbers_that_json_lacks(tmp_path):
+    rows = [{"n": float("nan"), "many": [1.5, float("inf"), {"x": float("-inf")}], "date": datetime.date(2026, 5, 1)}]
+    with (tmp_path / "o.jsonl").open("wb") as file:
+        make_writer("jsonl", file, list(rows[0])).write(rows)
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    found = json.loads((tmp_path / "o.jsonl").read_text(), parse_constant=refuse)
+    assert found == {"n": None, "many": [1.5, None, {"x": None}], "date": "2026-05-01"}
 
 
 def test_damaged_parquet_names_the_row_group(tmp_path):

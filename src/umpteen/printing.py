@@ -31,7 +31,17 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-def format_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON that can be printed and encoded, and is the same value when it is read."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
+def counted(n: int, thing: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def format_json(value: Any, *, indent: int | None = None, strict: bool = False) -> str:
+    """JSON that can be printed and encoded, and is the same value when it is read. With `strict`, ValueError for
+    numbers that JSON does not have."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=not strict)
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

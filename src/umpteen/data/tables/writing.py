@@ -1,7 +1,7 @@
 """Rows of a table into a file: CSV, TSV, JSON lines, Parquet, Excel.
 
     CSV, TSV    a cell of several values is joined by a delimiter, or is JSON where that stands in a value
-    JSON lines  values stay what they are
+    JSON lines  values stay what they are; a number that is none, or infinite, is null, as JSON has no such numbers
     Parquet     a column has one type: that of the table it comes from, else that of its first rows
     Excel       text stays text, even where it begins with =; a cell has at most 32,767 characters, a sheet 1,048,576
                 rows
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -127,9 +128,10 @@ class JsonWriter:
 
     def write(self, rows: Rows) -> None:
         try:
-            self._file.write("".join(format_json(row) + "\n" for row in rows).encode())
-        except TypeError:  # dates of Excel and Parquet
-            self._file.write("".join(format_json(_plain(row)) + "\n" for row in rows).encode())
+            lines = [format_json(row, strict=True) for row in rows]
+        except (TypeError, ValueError):  # dates of Excel and Parquet, numbers that JSON does not have
+            lines = [format_json(_plain(row), strict=True) for row in rows]
+        self._file.write("".join(line + "\n" for line in lines).encode())
 
     def finish(self) -> None:
         pass
@@ -138,12 +140,17 @@ class JsonWriter:
         pass
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    kept = (str, int, float, bool, list, dict, type(None))
-    return {
-        name: value if isinstance(value, kept) else date_text(value) if isinstance(value, DATES) else str(value)
-        for name, value in row.items()
-    }
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, int)):
+        return value
+    return date_text(value) if isinstance(value, DATES) else str(value)
 
 
 class ParquetWriter:
