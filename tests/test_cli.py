@@ -144,7 +144,7 @@ def test_train_says_what_it_reads_estimates_and_writes(tmp_path, files):
     assert re.search(r"488 rows × 184 features × 16 labels", out)
     assert re.search(r"per row [\d.]+ features and [\d.]+ labels; per label", out)
     assert re.search(r"estimate   at most .* of memory \(.* free\), model at most", out)
-    assert re.search(rf"model      {tmp_path / 'm.model'} \(.*B, 1 shards, [\d.]+ s\)", out)
+    assert re.search(rf"model      {tmp_path / 'm.model'} \(.*B, 1 shard, [\d.]+ s\)", out)
     assert re.search(r"^P +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d$", out, re.M)
     assert re.search(r"propensities: A=0.55, B=1.5", out)
 

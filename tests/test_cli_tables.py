@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 import re
@@ -139,6 +140,14 @@ def test_inspect_shows_what_a_table_holds(records, tmp_path):
     assert "Title                100% filled, such as herring quotas in the north sea" in out
     facts = json.loads(run("inspect", records, "--json", "-"))
     assert facts["columns"][3] == {"name": "Subjects", "filled": 40, "example": "fish|sea"}
+    book = openpyxl.Workbook()
+    book.active.append(["year", "date"])
+    book.active.append([1984.0, datetime.date(2026, 5, 1)])
+    book.save(path := tmp_path / "dates.xlsx")
+    first, year, date = run("inspect", path).splitlines()
+    assert first == "excel; 1 row, 2 columns"
+    assert year.endswith("such as 1984")
+    assert date.endswith("such as 2026-05-01")
 
 
 def test_an_excel_file_trains_and_is_judged(tmp_path):
@@ -278,7 +287,10 @@ def test_labels_are_listed_searched_and_exported(model, tmp_path):
         assert [(int(row["id"]), row["label"], int(row["rows"])) for row in found] == [
             (0, "fish", 16), (1, "sea", 24), (2, "tax", 16), (3, "wine", 16)
         ]  # fmt: skip
-    run("labels", model, "sea", "--output", tmp_path / "some.txt")
+    run("labels", model, "tax", "--output", tmp_path / "some.txt")
+    with pytest.raises(DataError, match=r"some\.txt: already exists; .* replace it with --overwrite"):
+        run("labels", model, "sea", "--output", tmp_path / "some.txt")
+    run("labels", model, "sea", "--output", tmp_path / "some.txt", "--overwrite")
     assert (tmp_path / "some.txt").read_text() == "sea\n"
     assert run("labels", model, "tax", "--output", "-") == "tax\n"
     with pytest.raises(ParamError, match="--sort must be one of count, name, id, but is 'colour'"):

@@ -470,11 +470,19 @@ def test_the_command_warns_of_formulas(risky, tmp_path):
     risky.save(tmp_path / "m")
     (tmp_path / "in.csv").write_text("text\nherring quotas\n")
     said = run("predict", tmp_path / "m", tmp_path / "in.csv", "--output", tmp_path / "a.csv")
-    assert "note: 3 labels of the model, such as" in said
+    assert "note: 3 labels, such as" in said
     assert "--escape-formulas" in said
     for name, more in (("b.csv", ["--escape-formulas"]), ("c.jsonl", [])):
         said = run("predict", tmp_path / "m", tmp_path / "in.csv", "--output", tmp_path / name, *more)
         assert "note" not in said
+    (tmp_path / "test.jsonl").write_text('{"text": "herring quotas", "labels": ["=1+1"]}\n')
+    for command in (
+        ["labels", tmp_path / "m", "--output"],
+        ["evaluate", tmp_path / "m", tmp_path / "test.jsonl", "--per-label"],
+    ):
+        assert "note: 3 labels, such as" in run(
+            *command, tmp_path / "l.csv", *(["--overwrite"] if command[0] == "labels" else [])
+        )
     with pytest.raises(DataError, match="already exists; choose another name, or replace it with --overwrite"):
         run("predict", tmp_path / "m", tmp_path / "in.csv", "--output", tmp_path / "b.csv")
     for name in ("a.pdf", "a.xls", "a.csvx.gz"):

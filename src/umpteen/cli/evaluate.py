@@ -16,6 +16,7 @@ from umpteen.cli.corpora import (
     TextFieldOption,
     read_judged,
 )
+from umpteen.cli.label_lists import note_formulas
 from umpteen.cli.options import (
     FORMAT,
     PROPENSITY_A,
@@ -86,6 +87,7 @@ def command(
             from umpteen.reporting.page import labels_csv
 
             write_bytes(per_label, [labels_csv(found).encode("utf-8", "replace")])
+            note_formulas(found.names, per_label)
         return
     constants = {"A": a, "B": b}
     loaded = load(model)

@@ -19,7 +19,7 @@ from umpteen.cli.options import (
     read_data,
     write_json,
 )
-from umpteen.printing import printable
+from umpteen.printing import counted, printable
 
 _LONGEST_EXAMPLE = 80
 
@@ -107,6 +107,8 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
 
 def table_facts(path: Path, options: TableOptions) -> dict[str, Any]:
     """How a table is written, and what its columns hold."""
+    from umpteen.data.tables.columnar import cell_text
+
     table = options.open(path)
     filled: dict[str, int] = dict.fromkeys(table.columns or (), 0)
     examples: dict[str, str] = {}
@@ -116,7 +118,7 @@ def table_facts(path: Path, options: TableOptions) -> dict[str, Any]:
         for name, value in row.items():
             if value not in (None, "", []):
                 filled[name] = filled.get(name, 0) + 1
-                examples.setdefault(name, str(value))
+                examples.setdefault(name, cell_text(value))
     columns = [
         {"name": name, "filled": count, "example": examples.get(name, "")[:_LONGEST_EXAMPLE]}
         for name, count in filled.items()
@@ -127,7 +129,8 @@ def table_facts(path: Path, options: TableOptions) -> dict[str, Any]:
 
 def _table_lines(facts: dict[str, Any]) -> list[str]:
     written = f", {facts['written']}" if facts["written"] else ""
-    lines = [f"{facts['format']}{written}; {facts['n_rows']:,} rows, {len(facts['columns'])} columns"]
+    size = f"{counted(facts['n_rows'], 'row')}, {counted(len(facts['columns']), 'column')}"
+    lines = [f"{facts['format']}{written}; {size}"]
     for column in facts["columns"]:
         share = column["filled"] / max(facts["n_rows"], 1)
         example = f"{share:4.0%} filled, such as {printable(column['example'])}" if share else "empty"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from umpteen.cli.options import print_text
 from umpteen.errors import DataError, ParamError
 from umpteen.nearest import did_you_mean
+from umpteen.printing import counted
 
 ExcludeOption = Annotated[
     list[str] | None,
@@ -40,6 +43,21 @@ def find_labels(model: Any, given: list[str] | None, option: str, concepts: Any 
         else:
             raise ParamError(_explain(model, value, option))
     return found
+
+
+def note_formulas(names: Iterable[str], output: str | Path, advice: str = "") -> None:
+    """Says so where a table for spreadsheets holds names that these may run as formulas."""
+    from umpteen.data.tables.reading import format_of_table
+    from umpteen.labelling.answers import FORMULA
+
+    if str(output) == "-" or format_of_table(output) not in ("csv", "tsv"):
+        return
+    odd = [name for name in names if name.startswith(FORMULA)]
+    if odd:
+        begin = "begins as formulas do, and spreadsheets may run it" if len(odd) == 1 else (
+            "begin as formulas do, and spreadsheets may run them"
+        )  # fmt: skip
+        print_text(f"note: {counted(len(odd), 'label')}, such as {odd[0]!r:.60}, {begin}{advice}", err=True)
 
 
 def _find_concept(concepts: Any, name: str) -> int | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from umpteen.cli.label_lists import note_formulas
 from umpteen.cli.options import LanguageOption, ModelArgument, print_text, refuse_unwritable
 from umpteen.errors import ParamError
 from umpteen.printing import printable
@@ -36,6 +37,7 @@ def command(
             "these.",
         ),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
     language: LanguageOption = None,
 ) -> None:
     """List the labels of a model, or search among them.
@@ -48,12 +50,16 @@ def command(
 
     umpteen labels cooking.model "cast iron" --output iron.txt
     """
+    from umpteen.data.tables.lines import STANDARD_INPUT
+    from umpteen.labelling.files import refuse_target
     from umpteen.tagging.concepts import check_concepts
     from umpteen.trained.loading import load_model
 
     if sort is not None and sort not in _SORTS:
         raise ParamError(f"--sort must be one of {', '.join(_SORTS)}, but is {sort!r}")
     refuse_unwritable(output)
+    if output is not None:
+        refuse_target(STANDARD_INPUT, output, overwrite, "replace it with --overwrite")
     trained = load_model(model)
     if trained.label_names is None:
         raise ParamError(f"{model}: its labels have no names; they are the numbers from 0 to {trained.n_labels - 1}")
@@ -109,3 +115,4 @@ def _write(output: str, rows: list[dict[str, Any]], columns: list[str]) -> None:
         writer = make_writer(format, file, columns)
         writer.write(rows)
         writer.finish()
+    note_formulas((row["label"] for row in rows), output)

@@ -17,6 +17,7 @@ from umpteen.cli.corpora import (
     read_texts,
 )
 from umpteen.cli.options import ModelArgument, ThreadsOption, print_text
+from umpteen.printing import counted
 
 if TYPE_CHECKING:
     from umpteen.data.corrections import Correction
@@ -66,7 +67,7 @@ def command(
         return [Correction(text, labels, (), True) for text, labels in rows]
 
     learnt = improve_model(model, read, target, threads=threads)
-    print_text(f"learnt     {learnt.n:,} corrections ({learnt.seconds:.1f} s)")
+    print_text(f"learnt     {counted(learnt.n, 'correction')} ({learnt.seconds:.1f} s)")
     if n_empty := learnt.n_without_words:
         print_text(f"           note: {n_empty:,} of them have no word, so nothing was learnt from those")
     if strange := learnt.unknown_rejected[:20]:

@@ -17,7 +17,7 @@ from umpteen.cli.corpora import (
     TextFieldOption,
     describe_reading,
 )
-from umpteen.cli.label_lists import ExcludeOption, IncludeOption, find_labels
+from umpteen.cli.label_lists import ExcludeOption, IncludeOption, find_labels, note_formulas
 from umpteen.cli.options import (
     ENGINE,
     FORMAT,
@@ -37,7 +37,7 @@ from umpteen.cli.options import (
     refuse_unwritable,
 )
 from umpteen.errors import ParamError
-from umpteen.printing import format_json
+from umpteen.printing import counted, format_json
 
 
 def command(
@@ -214,7 +214,8 @@ def _label_table(
         print_text(f"continued  after {done.continued_at:,} rows that were done", err=True)
     each = done.n_labels / max(done.n_rows, 1)
     print_text(
-        f"labelled   {done.n_rows:,} rows, {each:.1f} labels each, {done.n_without:,} without ({seconds:.1f} s)",
+        f"labelled   {counted(done.n_rows, 'row')}, {each:.1f} labels each, {done.n_without:,} without "
+        f"({seconds:.1f} s)",
         err=True,
     )
     if done.n_cut:
@@ -223,24 +224,10 @@ def _label_table(
             "--threshold give them all",
             err=True,
         )
-    _note_formulas(tagger.names_in(how["language"]), output, how["escape_formulas"])
+    if not how["escape_formulas"]:
+        note_formulas(tagger.names_in(how["language"]), output, "; --escape-formulas writes ' before them")
     if output != "-":
         print_text(f"output     {output}", err=True)
-
-
-def _note_formulas(names: Any, output: str, escaped: bool) -> None:
-    from umpteen.data.tables.reading import format_of_table
-    from umpteen.labelling.answers import FORMULA
-
-    if escaped or output == "-" or format_of_table(output) not in ("csv", "tsv"):
-        return
-    odd = [name for name in names if name.startswith(FORMULA)]
-    if odd:
-        print_text(
-            f"note: {len(odd):,} labels of the model, such as {odd[0]!r:.60}, begin as formulas do, and spreadsheets "
-            "may run them; --escape-formulas writes ' before them",
-            err=True,
-        )
 
 
 def _rank_texts(

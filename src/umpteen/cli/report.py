@@ -17,6 +17,7 @@ from umpteen.cli.corpora import (
     TextFieldOption,
     read_judged,
 )
+from umpteen.cli.label_lists import note_formulas
 from umpteen.cli.options import (
     FORMAT,
     PROPENSITY_A,
@@ -89,6 +90,7 @@ def command(
     write_bytes(output, [page.encode("utf-8", "replace")])
     if per_label is not None:
         write_bytes(per_label, [labels_csv(found).encode("utf-8", "replace")])
+        note_formulas(found.names, per_label)
     print_text(str(found.metrics))
     print_text(f"report     {output}")
 

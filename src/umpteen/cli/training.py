@@ -15,6 +15,7 @@ import typer
 from umpteen.cli.facts import describe_data
 from umpteen.cli.options import print_text
 from umpteen.errors import DataError, ModelExistsError
+from umpteen.printing import counted
 
 if TYPE_CHECKING:
     from umpteen.data.dataset import Dataset
@@ -116,5 +117,6 @@ def writing(model: Path, to_continue: str = "run again with --resume") -> Iterat
     seconds = time.perf_counter() - started
     reader = open_model(model)
     print_text(
-        f"model      {model} ({format_bytes(reader.n_bytes())}, {len(reader.shard_names)} shards, {seconds:.1f} s)"
+        f"model      {model} ({format_bytes(reader.n_bytes())}, {counted(len(reader.shard_names), 'shard')}, "
+        f"{seconds:.1f} s)"
     )
