@@ -485,3 +485,31 @@ def test_synthetic_data_is_the_same_for_the_same_seed(tmp_path):
         run("synthetic", tmp_path / name, "--like", "bibtex", "--scale", "0.05", "--seed", "1")
     for part in ("train.txt", "test.txt"):
         assert (tmp_path / "a" / part).read_bytes() == (tmp_path / "b" / part).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_bash_completes_commands_options_and_values(tmp_path):
+    bash = shutil.which("bash") or pytest.skip("no bash on this machine")
+    program = tmp_path / "umpteen"
+    program.write_text(f"#!{sys.executable}\nfrom umpteen.cli.main import main\nmain()\n")
+    program.chmod(0o755)
+    asked = (
+        ("predict", "pre"),
+        ("--overwrite", "predict --over"),
+        ("search", "vocabulary s"),
+        ("label-tree label-text", "train --method label"),
+        ("wide", "predict m t.csv --labels w"),
+        ("", "train records"),  # left to bash, which knows files
+    )
+    lines = "".join(f"ask umpteen {words}\n" for _, words in asked)
+    script = f"""
+        eval "$(umpteen --show-completion bash)"
+        ask() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _umpteen_completion umpteen
+                 echo "${{COMPREPLY[@]}}"; }}
+        {lines}complete -p umpteen"""
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run([bash, "-c", script], env=environment, capture_output=True, text=True, timeout=300)
+    *found, registered = done.stdout.splitlines()
+    assert found == [answer for answer, _ in asked], done.stderr
+    assert registered.startswith("complete -o default ")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from umpteen.cli.completion import complete_layout
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
     EncodingOption,
@@ -70,6 +71,7 @@ def command(
         typer.Option(
             "--labels",
             metavar="wide|list|long",
+            autocompletion=complete_layout,
             help="Of a table: labels in columns of their own, in one column, or in lines of their own. Default: list "
             "for .jsonl and .parquet, else wide.",
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from umpteen.cli.completion import complete_method
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
     EncodingOption,
@@ -59,7 +60,9 @@ if TYPE_CHECKING:
 
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data.")],
-    method: Annotated[str, typer.Option("--method", help="Which method to train; auto chooses one.")] = METHOD,
+    method: Annotated[
+        str, typer.Option("--method", help="Which method to train; auto chooses one.", autocompletion=complete_method)
+    ] = METHOD,
     model: ModelOption = Path("umpteen.model"),
     preset: Annotated[
         str,

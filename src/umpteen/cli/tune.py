@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from umpteen.cli.completion import complete_method
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
     EncodingOption,
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 
 def command(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data; part of it is held out.")],
-    method: Annotated[str, typer.Option("--method", help="The method to tune; auto chooses one.")] = METHOD,
+    method: Annotated[
+        str, typer.Option("--method", help="The method to tune; auto chooses one.", autocompletion=complete_method)
+    ] = METHOD,
     trials: Annotated[int, typer.Option("--trials", help="Number of settings to try.", min=1)] = default_of(
         "umpteen.tuning:tune", "trials"
     ),
