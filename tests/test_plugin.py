@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 import umpteen
+from umpteen.comparing.programs import peer_class
+from umpteen.data.reading import read
 from umpteen.errors import ModelFormatError, ParamError
 from umpteen.extensions import Registry, declared
 from umpteen.methods import METHODS, method_class, method_of
+from umpteen.text.encoding import open_encoder
 
 from .conftest import ROOT
 from .serving import LABELS, TEXTS, serving
@@ -232,3 +235,23 @@ def run(*command: object, fails: bool = False) -> str:
     )
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "raised", ["RuntimeError('no licence')", "KeyError('no licence')", "ImportError('no licence')"]
+)
+def test_a_package_that_fails_as_it_is_imported_is_named(raised, tmp_path, monkeypatch):
+    (tmp_path / "broken_plugin.py").write_text(f"raise {raised}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    place = "broken_plugin:Mine"
+    for group in ("methods", "encoders", "readers", "peers"):
+        monkeypatch.setitem(declared(f"umpteen.{group}"), "broken", place)
+    for use in (
+        lambda: method_class("broken"),
+        lambda: method_class(place),
+        lambda: peer_class("broken"),
+        lambda: read(tmp_path / "a", format="broken"),
+        lambda: open_encoder("broken:x"),
+    ):
+        with pytest.raises(ParamError, match=r"cannot be imported.*no licence"):
+            use()

@@ -7,6 +7,7 @@ import itertools
 import pickle
 import warnings
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,6 +17,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import StackingClassifier
+from sklearn.exceptions import FitFailedWarning
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
@@ -539,3 +541,67 @@ def test_no_warnings_from_scikit_learn(rows):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clone(umpteen.DiSMEC(C=2)).fit(X, Y.toarray()).score(X, Y.toarray())
+
+
+# --- what surrounds them: processes, pickles, types of pandas ---------------------------------------------------
+
+
+@pytest.mark.process
+def test_searches_in_other_processes_give_the_same(rows):
+    X, Y = rows
+    searches = [
+        GridSearchCV(umpteen.DiSMEC(), {"C": [0.3, 1.0]}, cv=2, scoring="f1_micro", n_jobs=n_jobs).fit(X, Y)
+        for n_jobs in (1, 2)
+    ]
+    assert np.array_equal(*(search.cv_results_["mean_test_score"] for search in searches))
+    texts, labels = (
+        ["red apple", "green apple", "red car", "fast car"] * 10,
+        [["fruit"], ["fruit"], ["car"], ["car"]] * 10,
+    )
+    for model in (umpteen.Tagger("dismec"), Pipeline([("words", umpteen.Tfidf()), ("svm", umpteen.DiSMEC())])):
+        found = cross_validate(model, texts, labels, cv=KFold(2), n_jobs=2, scoring=umpteen.make_scorer("P@1"))
+        assert found["test_score"].tolist() == [1.0, 1.0]
+
+
+def test_joblib_keeps_models_and_what_holds_them(rows, tmp_path):
+    X, Y = rows
+    calibrated = umpteen.DiSMEC().fit(X, Y, calibration=2)
+    joblib.dump(calibrated, tmp_path / "svm")
+    assert np.array_equal(joblib.load(tmp_path / "svm").predict_proba(X), calibrated.predict_proba(X))
+    texts, labels = (
+        ["red apple", "green apple", "red car", "fast car"] * 5,
+        [["fruit"], ["fruit"], ["car"], ["car"]] * 5,
+    )
+    for model in (umpteen.Tagger("dismec"), Pipeline([("words", umpteen.Tfidf()), ("svm", umpteen.DiSMEC())])):
+        joblib.dump(model.fit(texts, labels), tmp_path / "model")
+        assert joblib.load(tmp_path / "model").predict(texts) == model.predict(texts) == labels
+
+
+def test_a_setting_that_fails_is_the_searchs_to_report(rows):
+    X, Y = rows
+    search = GridSearchCV(umpteen.DiSMEC(), {"C": [-1.0, 1.0]}, cv=2, error_score=0.0)
+    with pytest.warns(FitFailedWarning, match="C must be a finite number above 0, but is -1"):
+        search.fit(X, Y)
+    assert search.best_params_ == {"C": 1.0}
+    with pytest.raises(ParamError, match="C must be a finite number above 0"):
+        search.set_params(error_score="raise").fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", ["Float32", "Int64", "boolean", "int8[pyarrow]", "category"])
+def test_types_of_pandas_hold_rows_and_labels(kind, rows):
+    X, Y = (rows[0][:, :50] > 0).toarray().astype(int), rows[1].toarray().astype(int)
+    frame, labels = (pd.DataFrame(A).astype(kind).rename(columns=str) for A in (X, Y))
+    expected = umpteen.DiSMEC().fit(X.astype(np.float32), Y).predict(X)
+    assert np.array_equal(umpteen.DiSMEC().fit(frame, labels).predict(frame), expected)
+
+
+@pytest.mark.parametrize("kind", ["category", "string", "string[pyarrow]"])
+def test_types_of_pandas_hold_classes(kind, classes):
+    X, y = classes
+    names = np.array([f"class {value}" for value in y])
+    svm = umpteen.DiSMEC().fit(X, pd.Series(names).astype(kind))
+    assert np.array_equal(svm.predict(X), umpteen.DiSMEC().fit(X, names).predict(X))
+    missing = pd.Series(names).astype(kind)
+    missing[3] = None
+    with pytest.raises(DataError, match="row 3 of y has no class"):
+        umpteen.DiSMEC().fit(X, missing)

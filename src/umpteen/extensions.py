@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from umpteen.errors import ParamError
+from umpteen.errors import ParamError, UmpteenError
 
 METHODS_GROUP = "umpteen.methods"
 READERS_GROUP = "umpteen.readers"
@@ -59,6 +59,15 @@ class Registry(MutableMapping[str, str]):
 
 def import_object(place: str) -> Any:
     """What "module:attribute" names."""
+    try:
+        return _import(place)
+    except UmpteenError:
+        raise
+    except Exception as error:  # a package's module may raise anything
+        raise ParamError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _import(place: str) -> Any:
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -68,8 +77,10 @@ def import_given(place: str) -> Any:
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        return import_object(place)
-    except (ImportError, AttributeError, ValueError) as error:
+        return _import(place)
+    except UmpteenError:
+        raise
+    except Exception as error:  # likewise
         raise ParamError(f"{place!r} must name a class as module:Class, but cannot be imported: {error}") from error
     finally:
         sys.path.remove(here)

@@ -124,8 +124,8 @@ def peer_class(peer: str) -> type[Program]:
         raise ParamError(f"peer must be one of {', '.join(PEERS)}, but is {peer!r}")
     try:
         cls = import_object(PEERS[peer])
-    except (ImportError, AttributeError) as error:
-        raise ParamError(f"peer {peer} cannot be used: {PEERS[peer]} cannot be imported: {error}") from error
+    except ParamError as error:
+        raise ParamError(f"peer {peer} cannot be used: {error}") from error
     if not (isinstance(cls, type) and issubclass(cls, Program)):
         raise ParamError(
             f"peer {peer} must be a class derived from {Program.__module__}.Program, but is {cls!r:.100}"

@@ -140,6 +140,9 @@ def _read_classes(y: NDArray[Any]) -> tuple[TargetForm, Csr]:
     try:
         classes, ids = np.unique(y, return_inverse=True)
     except TypeError as error:
+        for row, value in enumerate(y.tolist()):
+            if value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and np.isnan(value)):
+                raise DataError(f"Unknown label type: row {row} of y has no class, but {value}") from error
         raise DataError(f"Unknown label type: the classes of y must be of one type: {error}") from error
     form = TargetForm("classes", names=[str(name) for name in classes.tolist()], classes=classes)
     return form, _one_hot(ids, len(classes))

@@ -252,5 +252,5 @@ def _opens_by_name(name: str) -> bool:
     place = declared(ENCODERS_GROUP).get(name.partition(":")[0])
     try:
         return place is not None and getattr(import_object(place), "opens_by_name", False) is True
-    except (ImportError, AttributeError):
+    except ParamError:
         return False
