@@ -23,6 +23,7 @@ RULES = {
     "top_k": 'an integer of at least 1, "auto" or null',
     "threshold": 'a number from 0 to 1, or "micro" or "macro"',
     "min_known": "a number from 0 to 1",
+    "language": "a language's code such as fi, as a string, or null",
     "exclude": _LABELS,
     "include": _LABELS,
     "corrections": "a list of objects",
