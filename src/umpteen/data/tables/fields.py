@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from umpteen.data.tables.record_text import FieldText
@@ -78,6 +79,11 @@ class Fields:
     def names(self) -> list[str]:
         """All columns, each once."""
         return list(dict.fromkeys([*self.texts, *(self.labels or ()), *(() if self.id is None else (self.id,))]))
+
+    @cached_property
+    def _only(self) -> str | None:
+        """The field that is the text as it stands, if there is only one; most tables are read so."""
+        return next(iter(self.texts)) if list(self.texts.values()) == [1] else None
 
     def text_names(self) -> list[str]:
         """The columns with text as a user names them, with their weights."""
@@ -153,6 +159,8 @@ class Fields:
 
     def read_texts(self, row: Mapping[str, Any], where: str) -> str:
         """The texts of a row, joined; one with a weight as many times. Of several fields, it knows their places."""
+        if self._only is not None and isinstance(text := row.get(self._only), str):
+            return text
         found: list[str] = []
         places: list[tuple[str, int, int]] = []
         size = 0

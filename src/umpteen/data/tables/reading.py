@@ -241,8 +241,9 @@ def read_header(path: PathLike, first: tuple[int, list[str]] | None) -> list[str
 
 
 def _to_rows(path: PathLike, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, Row]]:
+    n = len(header)
     for number, cells in rows:
-        yield number, to_row(path, header, number, cells)
+        yield number, dict(zip(header, cells)) if len(cells) == n else to_row(path, header, number, cells)  # noqa: B905
 
 
 def to_row(path: PathLike, header: list[str], number: int, cells: list[str]) -> Row:
