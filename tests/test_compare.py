@@ -387,3 +387,15 @@ def test_charts_of_few_and_of_equal_values(log):
     bubbles = {"a": (1.0, 50.0, 10.0), "b": (1.0, 50.0, 10.0)}
     drawing = ET.fromstring(report.bubble_chart(bubbles, x_label="x", y_label="y"))
     assert len(drawing.findall("{*}circle")) == 2
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize(("low", "high"), [(1.01e-3, 1.02e-3), (0.4, 0.41), (8.1, 8.3), (23_400, 23_900), (1, 1e6)])
+def test_an_axis_has_ticks_however_near_its_values_are(log, low, high):
+    drawing = ET.fromstring(report.line_chart({"a": ([low, high], [low, high])}, x_label="x", y_label="y", log=log))
+    texts = [node.text or "" for node in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    numbers = [float(text.replace(",", "")) for text in texts if text[0].isdigit()]
+    assert len(numbers) >= 6
+    assert len(set(numbers)) >= 3
+    if log:  # other axes begin at 0
+        assert all(low * 0.9 <= number <= high * 1.1 for number in numbers)

@@ -117,22 +117,26 @@ class _Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Round values between the ends, and their text."""
-        if not self.log:
-            step = 10 ** math.floor(math.log10((self.high - self.low) / 3))
-            factors = iter((2.0, 2.5, 2.0) * 4)
-            while (self.high - self.low) / step > 6:
-                step *= next(factors)
-            first = math.ceil(self.low / step - 1e-9)
-            found = [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
-            return [(value, f"{value:,.10g}" if abs(value) >= 1e-9 else "0") for value in found]
+        found = self._log_ticks() if self.log else _linear_ticks(self.low, self.high)
+        return [(value, f"{value:,.10g}" if abs(value) >= 1e-9 else "0") for value in found]
+
+    def _log_ticks(self) -> list[float]:
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
         for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
             found = [digit * 10.0**power for power in powers for digit in digits]
             found = [value for value in found if self.low <= math.log10(value) <= self.high]
             if len(found) >= 3:
-                break
-        found = found[:: -(-len(found) // 6)]
-        return [(value, f"{value:,.10g}") for value in found]
+                return found[:: -(-len(found) // 6)]
+        # So short a piece of a logarithmic axis is nearly linear.
+        return _linear_ticks(10**self.low, 10**self.high)
+
+
+def _linear_ticks(low: float, high: float) -> list[float]:
+    step = 10 ** math.floor(math.log10((high - low) / 3))
+    factors = iter((2.0, 2.5, 2.0) * 4)
+    while (high - low) / step > 6:
+        step *= next(factors)
+    return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 class _Frame:
