@@ -166,18 +166,21 @@ def draw_lines(name: str, x: list[int], lines: dict[str, list[float]], x_title: 
 #: Part -> the heading of its section, and what measures it and returns its text.
 Parts = dict[str, tuple[str, Callable[[], str]]]
 
-#: The last line of a section.
+#: The last lines of a section.
 STAMP = re.compile(r"^Taken on .*\.$", re.MULTILINE)
+COMMAND = re.compile(r"\n\n`python benchmarks/[^`\n]*`$")
 
 
 def read_sections(page: Path) -> dict[str, str]:
-    """The sections of a page, by heading, each with the line that says when and on which machine it was taken."""
+    """The sections of a page, by heading, each with the line that says when and on which machine it was taken, and
+    without its command."""
     found = re.split(r"\n## (.*)\n", page.read_text() if page.exists() else "")
     of_page = found[0].strip().split("\n\n")[2:]  # older pages name one machine for all sections
     sections = {}
     for heading, text in zip(found[1::2], found[2::2], strict=True):
+        text = COMMAND.sub("", text.strip())
         known = STAMP.search(text) or not of_page
-        sections[heading] = text.strip() if known else f"{text.strip()}\n\nTaken on {of_page[0]}."
+        sections[heading] = text if known else f"{text}\n\nTaken on {of_page[0]}."
     return sections
 
 
@@ -200,6 +203,15 @@ def run_parts(name: str, title: str, parts: Parts) -> None:
         section = f"{work()}\n\n{stamp()}"
         print(f"## {heading}\n\n{section}\n")
         sections = read_sections(page) | {heading: section}  # read anew: parts may run side by side
-        body = "".join(f"\n## {known}\n\n{sections[known]}\n" for known, _ in parts.values() if known in sections)
         RESULTS.mkdir(exist_ok=True)
-        page.write_text(f"# {title}\n\n`python benchmarks/{name}.py`\n{body}")
+        page.write_text(join_sections(name, title, parts, sections))
+
+
+def join_sections(name: str, title: str, parts: Parts, sections: dict[str, str]) -> str:
+    """The page: its sections in the order of the parts, each with the command that takes it anew."""
+    body = "".join(
+        f"\n## {heading}\n\n{sections[heading]}\n\n`python benchmarks/{name}.py {part}`\n"
+        for part, (heading, _) in parts.items()
+        if heading in sections
+    )
+    return f"# {title}\n\n`python benchmarks/{name}.py`\n{body}"

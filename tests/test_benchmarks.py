@@ -37,8 +37,11 @@ def test_a_page_has_only_sections_that_its_script_writes(load, name):
         assert name in {"cluster_model", "common", "papers", "ray_scaling", "scale", "serve_versions"}
         return
     headings = [heading for heading, _ in script.PARTS.values()]
-    sections = list(load("common").read_sections(RESULTS / f"{name}.md"))
-    assert sections == [heading for heading in headings if heading in sections]
+    common, page = load("common"), RESULTS / f"{name}.md"
+    sections = common.read_sections(page)
+    assert list(sections) == [heading for heading in headings if heading in sections]
+    title = page.read_text().splitlines()[0].removeprefix("# ")
+    assert page.read_text() == common.join_sections(name, title, script.PARTS, sections)
     named = set(re.findall(r" \[([\w-]+)\]", script.__doc__))
     assert named <= set(script.PARTS)
 
@@ -55,6 +58,7 @@ def test_each_section_says_when_and_where_it_was_taken(load, tmp_path, monkeypat
     sections = common.read_sections(page)
     assert sections == {"First": "1\n\nTaken on an old machine.", "Second": f"3\n\n{common.stamp()}"}
     assert page.read_text().startswith("# A study\n\n`python benchmarks/study.py`\n\n## First\n")
+    assert page.read_text().endswith(f"\n{common.stamp()}\n\n`python benchmarks/study.py second`\n")
 
 
 def test_every_page_and_drawing_has_its_script():
