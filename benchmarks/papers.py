@@ -221,9 +221,11 @@ def write_page(kept: Path = KEPT, page: Path = PAGE) -> None:
         "`python -m benchmarks papers SET … --splits 10`, `python -m benchmarks papers classes`",
     ]
     for name, methods in found.get("splits", {}).items():
-        parts += [f"## {name}", _splits_table(name, methods)]
+        command = f"`python -m benchmarks papers {name} --splits 10`"
+        parts += [f"## {name}", _splits_table(name, methods), describe_stamps(methods), command]
     if "classes" in found:
-        parts += ["## One label per row", _classes_table(found["classes"])]
+        parts += ["## One label per row", _classes_table(found["classes"]), describe_stamps(found["classes"])]
+        parts += ["`python -m benchmarks papers classes`"]
     page.write_text("\n\n".join(parts) + "\n")
 
 
@@ -248,6 +250,18 @@ def _splits_table(name: str, methods: dict[str, Any]) -> str:
         "split. What is chosen is chosen on held-out training rows."
     )
     return f"{note}\n\n{table(header, rows)}"
+
+
+def describe_stamps(figures: dict[str, Any]) -> str:
+    """On which days and machines figures were taken, whatever they are filed under."""
+    todo, days = [figures], set[tuple[str, str]]()
+    while todo:
+        each = todo.pop()
+        if "taken" in each:
+            days.add((each["taken"][:10], each["machine"]))
+        todo += [inner for inner in each.values() if isinstance(inner, dict)]
+    machines = {machine: sorted(day for day, other in days if other == machine) for _, machine in sorted(days)}
+    return "<br>".join(f"Taken on {machine}; {', '.join(dates)}." for machine, dates in machines.items())
 
 
 def describe_spread(splits: Sequence[Sequence[float]]) -> str:

@@ -68,6 +68,28 @@ def test_ndcg_by_definition(splits_of):
     np.testing.assert_allclose(score_ndcg(is_above, Y), expected)
 
 
+def test_depths_are_the_splits_that_rows_pass(data):
+    train, _ = data
+    forest = MLRF(n_trees=2, seed=1).fit(train.X, train.Y)
+    dense = train.X.toarray()
+    for tree, mean in zip(forest.trees, forest.mean_depths(train.X), strict=True):
+        depths = []
+        for row in dense:
+            node, depth = tree, 0
+            while node.feature >= 0:
+                node = node.above if row[node.feature] > node.threshold else node.below
+                depth += 1
+            depths.append(depth)
+        assert mean == pytest.approx(np.mean(depths))
+        assert mean > 3
+    parted = LPSR(None, max_leaf=40).fit(train.X, train.Y)
+    leaves = parted.find_leaves(train.X)
+    shares = np.bincount(leaves) / len(leaves)
+    entropy = -(shares * np.log2(shares)).sum()  # no tree with these leaves has a lower mean depth
+    assert entropy <= parted.mean_depth(train.X) < len(shares)
+    assert LPSR(None, max_leaf=10_000).fit(train.X, train.Y).mean_depth(train.X) == 0
+
+
 @pytest.mark.parametrize("split", ["gini", "ndcg"])
 def test_a_forest_learns(split, data):
     train, test = data
@@ -124,6 +146,15 @@ def test_splits_are_kept_and_not_taken_twice(data, tmp_path, monkeypatch):
     first = [taken[str(i)]["P"][0] for i in range(3)]
     assert f"| mlrf | {statistics.fmean(first):.2f} ± {statistics.stdev(first):.2f} / " in page.read_text()
     assert "62.81 ± 0.84 / 38.74 ± 0.69 / 28.45 ± 0.43 |" in page.read_text()  # what the paper has
+    day, machine = taken["0"]["taken"][:10], taken["0"]["machine"]
+    assert f"Taken on {machine}; {day}.\n\n`python -m benchmarks papers Bibtex --splits 10`\n" in page.read_text()
+
+
+def test_days_of_figures_are_told_by_machine():
+    figures = {"a": {"0": {"taken": "2026-11-18T09:18:27+00:00", "machine": "one"}, "1": {"P": [1.0]}},
+               "b": {"own": {"taken": "2026-11-17T01:00:00+00:00", "machine": "one"}},
+               "c": {"taken": "2026-11-19T00:00:00+00:00", "machine": "two"}, "rows": [1, 2]}  # fmt: skip
+    assert papers.describe_stamps(figures) == "Taken on one; 2026-11-17, 2026-11-18.<br>Taken on two; 2026-11-19."
 
 
 def test_random_splits_part_the_rows(data):

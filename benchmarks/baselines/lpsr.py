@@ -50,18 +50,26 @@ class LPSR:
         return place
 
     def find_leaves(self, X: Any) -> NDArray[np.int64]:
+        return self._route(X)[0]
+
+    def mean_depth(self, X: Any) -> float:
+        """How many splits a row passes."""
+        return float(self._route(X)[1].mean())
+
+    def _route(self, X: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of each row its leaf and the leaf's depth."""
         X = _unit(X)
-        found = np.zeros(X.shape[0], np.int64)
-        todo = [(self._root, np.arange(X.shape[0]))]
+        leaves, depths = np.zeros(X.shape[0], np.int64), np.zeros(X.shape[0], np.int64)
+        todo = [(self._root, np.arange(X.shape[0]), 0)]
         while todo:
-            node, rows = todo.pop()
+            node, rows, depth = todo.pop()
             if node < 0:
-                found[rows] = -node - 1
+                leaves[rows], depths[rows] = -node - 1, depth
             elif len(rows):
                 direction, threshold, children = self.splits[node]
                 is_above = X[rows] @ direction > threshold
-                todo += [(children[0], rows[is_above]), (children[1], rows[~is_above])]
-        return found
+                todo += [(children[0], rows[is_above], depth + 1), (children[1], rows[~is_above], depth + 1)]
+        return leaves, depths
 
     def predict_topk(self, X: Any, top_k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         n_labels = self.base.model_.n_labels

@@ -8,6 +8,7 @@ over trees.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,21 +79,36 @@ class MLRF:
         total: Any = 0
         for tree in self.trees:
             leaves: list[Any] = [None] * X.shape[0]
-            _route(tree, by_column, np.arange(X.shape[0]), leaves)
+            for rows, leaf, _ in _route(tree, by_column, np.arange(X.shape[0])):
+                for row in rows:
+                    leaves[row] = leaf.labels
             total = total + sp.vstack(leaves, format="csr")
         scores = total.toarray() / len(self.trees)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
         return order.astype(np.int32), np.take_along_axis(scores, order, 1)
 
+    def mean_depths(self, X: Any) -> NDArray[np.float64]:
+        """Of each tree, how many splits a row passes."""
+        by_column = sp.csc_matrix(X)
+        whole = np.arange(X.shape[0])
+        return np.array(
+            [
+                sum(len(rows) * depth for rows, _, depth in _route(tree, by_column, whole)) / len(whole)
+                for tree in self.trees
+            ]
+        )
 
-def _route(node: _Node, X: Any, rows: NDArray[np.int64], leaves: list[Any]) -> None:
+
+def _route(
+    node: _Node, X: Any, rows: NDArray[np.int64], depth: int = 0
+) -> Iterator[tuple[NDArray[np.int64], _Node, int]]:
+    """Rows, the leaf they fall into, and its depth."""
     if node.feature < 0:
-        for row in rows:
-            leaves[row] = node.labels
+        yield rows, node, depth
     elif len(rows):
         is_above = X[:, [node.feature]].toarray().ravel()[rows] > node.threshold
-        _route(node.above, X, rows[is_above], leaves)
-        _route(node.below, X, rows[~is_above], leaves)
+        yield from _route(node.above, X, rows[is_above], depth + 1)
+        yield from _route(node.below, X, rows[~is_above], depth + 1)
 
 
 def score_gini(is_above: NDArray[np.bool_], Y: Any) -> NDArray[np.float64]:
