@@ -63,7 +63,9 @@ def run(
         typer.Option("--only", metavar="NAMES", help="Some of the file's; the figures kept of others stay."),
     ] = None,
     times: Annotated[
-        bool, typer.Option("--times/--no-times", help="Whether to keep times: not where the machine has other work.")
+        bool,
+        typer.Option("--times/--no-times", help="Whether to keep times of the clock: not where the machine has other "
+                     "work. Processor times are kept."),  # fmt: skip
     ] = True,
 ) -> None:
     """Run the comparison a file describes. Data sets lie in $UMPTEEN_DATA, else in ../shared/data.

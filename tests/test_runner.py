@@ -46,6 +46,7 @@ def test_figures_are_kept_for_the_page(tmp_path, has_bibtex):
         "--no-studies", "--no-times")  # fmt: skip
     kept = json.loads((tmp_path / "kept" / "b.json").read_text())
     assert "train_seconds" not in kept["runs"][0]
+    assert kept["runs"][0]["train_cpu_seconds"] > 0
     assert "by_decile" not in kept["runs"][0]["metrics"]
     run("results", "--results", tmp_path / "kept", "--published", ROOT / "benchmarks" / "published.json",
         "--output", tmp_path / "page.md")  # fmt: skip
@@ -54,7 +55,7 @@ def test_figures_are_kept_for_the_page(tmp_path, has_bibtex):
     low, high = kept["runs"][0]["intervals"]["P@1"]
     assert f"| centroid | {low:.1f} to {high:.1f} |" in page
     assert "`python -m benchmarks run benchmarks/b.toml --result benchmarks/results/b.json`" in page
-    assert "busy with other things too, so no times" in page
+    assert "busy with other things too, so no times of the clock" in page
     (tmp_path / "b.toml").write_text('methods = ["centroid"]\nspeed = 1\n')
     with pytest.raises(UmpteenError, match=r"needs a name, and knows no keys but .* it has \['speed'\]"):
         run("run", tmp_path / "b.toml")
@@ -183,6 +184,28 @@ def test_a_run_taken_anew_without_times_keeps_the_old_ones_if_it_is_the_same():
     assert run == old["runs"][0] | {"hits": "H"}
     (run,) = figures.merge_figures(old, keep(12.35, taken="now", timed=False))["runs"]
     assert run == {"name": "x", "metrics": {"P@1": 12.35}, "taken": "now", "timed": False}
+
+
+def test_without_times_of_the_clock_the_page_has_ratios_of_processor_times(tmp_path):
+    runs = []
+    for name, seconds in (("dismec", 3.0), ("omikuji", 4.0)):
+        times = {"train_seconds": 10 * seconds, "train_cpu_seconds": seconds}
+        relative = {"train_seconds": 0.11, "train_cpu_seconds": seconds / 4, "model_bytes": 1.0}
+        metrics = {f"{metric}@{k}": 50.0 for metric in ("P", "nDCG", "PSP") for k in (1, 3, 5)}
+        run = {"name": name, "program": name, "peer": name == "omikuji", "status": "done", "model_bytes": 1}
+        deciles = [{"lowest_frequency": 1, "highest_frequency": 2, "recall@5": 3.0}]
+        runs.append(run | times | {"metrics": metrics | {"by_decile": deciles}, "relative": relative, "version": "1"})
+    data = {"name": "a", "train_rows": 1, "test_rows": 5, "n_features": 1, "n_labels": 5, "labels_per_row": 1}
+    machine = dict.fromkeys(("cpu", "cores", "memory_bytes", "simd", "system", "python"), 1)
+    result = {"data": data, "runs": runs, "taken": "2026-01-02T03:04:05+00:00", "machine": machine, "threads": 2}
+    result |= {"rounds": 1, "umpteen_version": "0", "baseline": "omikuji"}
+    for times, shown in ((True, "0.11"), (False, "0.75 cpu")):
+        kept = figures.keep_figures(result, times=times)
+        assert ("train_seconds" in kept["runs"][0]) == times
+        (tmp_path / "a.json").write_text(json.dumps(kept))
+        page = write_page(tmp_path, ROOT / "benchmarks" / "published.json")
+        assert f"| {shown} | – | " in next(line for line in page.splitlines() if line.startswith("| dismec |"))
+        assert ("no times of the clock" in page) != times
 
 
 def test_bold_is_what_kept_hits_show_to_be_best(tmp_path):

@@ -21,20 +21,20 @@ FORMAT = 2
 STAMPS = ("taken", "machine", "threads", "rounds", "umpteen_version", "baseline", "timed")
 #: What figures kept before had not.
 _LATER = ("intervals", "hits", "deciles", "over_runs")
-_TIMES = (
-    "train_seconds", "train_cpu_seconds", "predict_seconds", "predict_ms_per_row", "predict_cpu_seconds",
-    "predict_cpu_ms_per_row", "load_seconds", "single_ms",
-)  # fmt: skip
+#: What means little where the machine was busy with other things; processor times do not.
+_TIMES = ("train_seconds", "predict_seconds", "predict_ms_per_row", "load_seconds", "single_ms")
 
 Figures = dict[str, Any]
 
 
 def keep_figures(result: dict[str, Any], *, times: bool = True) -> Figures:
-    """A result without studies; and without times, where the machine was busy with other things too."""
-    dropped = {"studies", *(() if times else (*_TIMES, "relative"))}
+    """A result without studies; and without times of the clock, where the machine was busy with other things too."""
+    dropped = {"studies", *(() if times else _TIMES)}
     runs = []
     for run in result["runs"]:
         kept = {key: value for key, value in run.items() if key not in dropped}
+        if "relative" in kept:
+            kept["relative"] = {key: value for key, value in kept["relative"].items() if key not in dropped}
         if "metrics" in kept:
             kept["deciles"] = {
                 key: [decile[key] for decile in kept["metrics"]["by_decile"]]
@@ -52,7 +52,7 @@ def _stamp_runs(result: dict[str, Any]) -> Figures:
 
 def merge_figures(old: Figures, new: Figures) -> Figures:
     """Kept figures with some runs taken anew; the others stay as they are, with their dates and machines. So does a
-    run that was taken anew without times and has the same metrics: it only gets what was not kept before."""
+    run that was taken anew without times of the clock and has the same metrics: it only gets what was not kept before."""
     if old["data"]["name"] != new["data"]["name"]:
         raise DataError(f"the figures kept are of {old['data']['name']}, these are of {new['data']['name']}")
     taken = {run["name"]: run for run in new["runs"]}

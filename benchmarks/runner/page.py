@@ -41,7 +41,8 @@ def write_page(folder: Path, published: Path) -> str:
         "others with their sources. Nothing here is typed by hand.",
         "All in percent. Each program learned from the training rows and was asked for five labels of each test row. "
         "**O** is one default run of omikuji on the same data, in the same comparison: times in O compare, seconds "
-        "of different machines do not. Methods have their default settings but for those named. Memory is what "
+        "of different machines do not. Where the machine had other work, O is the ratio of processor times, marked "
+        "*cpu*. Methods have their default settings but for those named. Memory is what "
         "training takes beyond the data, beside what the method states before it starts; the last column is the time "
         "of a row among all test rows, and of one row asked for alone.",
         "In bold are the best P and nDCG, and all that the test rows cannot tell from them (p of 0.05 or more; see "
@@ -49,8 +50,9 @@ def write_page(folder: Path, published: Path) -> str:
         "anew with several seeds. *How sure* has the 95 % interval of the bootstrap over test rows, and p: how often "
         "chance alone makes a difference from the best as large as the one seen, by flipping the signs of the rows' "
         "differences, corrected for the number of programs (Holm). *Tail* is recall@5 by tenths of the labels, "
-        "frequent to rare. Under each set stands the command that takes its figures. Runs that are kept from before "
-        "these were counted have neither intervals nor tests.",
+        "frequent to rare. Under each set stands where and when its runs were taken, each with the code of that day, and "
+        "the command that takes them. Runs that are kept from before these were counted have neither intervals nor "
+        "tests.",
         *(_section(of_data, entries, sources) for of_data in found.values()),
         "## Sets that are not here",
         "What papers print of sets that have no figures above.",
@@ -94,7 +96,7 @@ def _origins(runs: Sequence[dict[str, Any]]) -> str:
     taken: dict[str, dict[str, list[str]]] = {}
     for run in runs:
         place = f"{describe_machine(run['machine'])}; {run['threads']} threads; umpteen {run['umpteen_version']}"
-        place += "" if run["timed"] else "; busy with other things too, so no times"
+        place += "" if run["timed"] else "; busy with other things too, so no times of the clock"
         taken.setdefault(place, {}).setdefault(describe_time(run["taken"]), []).append(run["name"])
     most = max((names for times in taken.values() for names in times.values()), key=len)
     rest = "all" if len(most) == len(runs) else "all others"
@@ -227,8 +229,11 @@ def _peers(runs: Sequence[dict[str, Any]], here: Sequence[dict[str, Any]]) -> st
 
 
 def _in_o(run: dict[str, Any]) -> str:
-    relative = run.get("relative", {}).get("train_seconds")
-    return f"{relative:.2f}" if relative is not None else "–"
+    relative = run.get("relative", {})
+    for key, mark in (("train_seconds", ""), ("train_cpu_seconds", " cpu")):
+        if key in relative:
+            return f"{relative[key]:.2f}{mark}"
+    return "–"
 
 
 def _memory(run: dict[str, Any]) -> str:
