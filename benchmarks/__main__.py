@@ -64,8 +64,7 @@ def run(
     ] = None,
     times: Annotated[
         bool,
-        typer.Option("--times/--no-times", help="Whether to keep times of the clock: not where the machine has other "
-                     "work. Processor times are kept."),  # fmt: skip
+        typer.Option("--times/--no-times", help="Whether to keep times of the clock; not where the machine is busy."),
     ] = True,
 ) -> None:
     """Run the comparison a file describes. Data sets lie in $UMPTEEN_DATA, else in ../shared/data.

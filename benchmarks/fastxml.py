@@ -75,9 +75,9 @@ def balance() -> str:
         rows.append([name, f"{ideal:.2f}", *cells])
         print("  ", *rows[-1], file=sys.stderr)
     return (
-        "H / log2(N / 10), where H is how many splits a training row passes on average; 1 is a balanced tree of leaves "
-        "with ten rows. Mean ± standard deviation over ten trees of FastXML and three of the others, all with at "
-        "most ten rows a leaf.\n\n" + table(["data", "log2(N / 10)", *depths], rows)
+        "H / log2(N / 10), where H is how many splits a training row passes on average; 1 is a balanced tree of "
+        "leaves with ten rows. Mean ± standard deviation over ten trees of FastXML and three of the others, all "
+        "with at most ten rows a leaf.\n\n" + table(["data", "log2(N / 10)", *depths], rows)
     )
 
 

@@ -52,7 +52,7 @@ def _stamp_runs(result: dict[str, Any]) -> Figures:
 
 def merge_figures(old: Figures, new: Figures) -> Figures:
     """Kept figures with some runs taken anew; the others stay as they are, with their dates and machines. So does a
-    run that was taken anew without times of the clock and has the same metrics: it only gets what was not kept before."""
+    run that was taken anew without times of the clock and has the same metrics: it only gets what it had not."""
     if old["data"]["name"] != new["data"]["name"]:
         raise DataError(f"the figures kept are of {old['data']['name']}, these are of {new['data']['name']}")
     taken = {run["name"]: run for run in new["runs"]}

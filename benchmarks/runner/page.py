@@ -50,9 +50,9 @@ def write_page(folder: Path, published: Path) -> str:
         "anew with several seeds. *How sure* has the 95 % interval of the bootstrap over test rows, and p: how often "
         "chance alone makes a difference from the best as large as the one seen, by flipping the signs of the rows' "
         "differences, corrected for the number of programs (Holm). *Tail* is recall@5 by tenths of the labels, "
-        "frequent to rare. Under each set stands where and when its runs were taken, each with the code of that day, and "
-        "the command that takes them. Runs that are kept from before these were counted have neither intervals nor "
-        "tests.",
+        "frequent to rare. Under each set stands where and when its runs were taken, each with the code of that "
+        "day, and the command that takes them. Runs that are kept from before these were counted have "
+        "neither intervals nor tests.",
         *(_section(of_data, entries, sources) for of_data in found.values()),
         "## Sets that are not here",
         "What papers print of sets that have no figures above.",
