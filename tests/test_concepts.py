@@ -51,6 +51,21 @@ def test_labels_in_any_form_train_the_same_model(vocabulary):
     assert tagger.suggest("cod in the sea", top_k=4) == plain.suggest("cod in the sea", top_k=4)
 
 
+def test_a_blend_of_taggers_keeps_the_vocabulary(vocabulary, tmp_path):
+    members = [train(vocabulary), umpteen.Tagger("centroid", vocabulary=vocabulary).fit(TEXTS, NAMES)]
+    blend = umpteen.Blend(members).fit(*members[0].encode(TEXTS, NAMES))
+    blend.save(tmp_path / "model")
+    found = umpteen.load(tmp_path / "model").suggest("herring", top_k=1, language="fi")
+    assert [name for name, _ in found] == ["kala"]
+    assert found.uris == ["http://ex.org/fish"]
+
+
+def test_members_of_a_blend_must_have_the_same_vocabulary(vocabulary):
+    plain = umpteen.Tagger("centroid").fit(TEXTS, NAMES)
+    with pytest.raises(ParamError, match="same concepts"):
+        umpteen.Blend([train(vocabulary), plain]).fit(*plain.encode(TEXTS, NAMES))
+
+
 @pytest.mark.parametrize("saved", [False, True])
 def test_suggestions_carry_uri_notation_and_the_language_asked_for(vocabulary, tmp_path, saved):
     tagger = train(vocabulary)

@@ -24,7 +24,7 @@ from umpteen.trained.model import TrainedModel
 from umpteen.trained.nesting import count_shards, nest, unnest
 
 #: Parts that must be the same in all members, and that the blend keeps once.
-COMMON_PARTS = ("names", "vocabulary")
+COMMON_PARTS = ("names", "vocabulary", "concepts")
 DEFAULT_N_CANDIDATES = 30
 #: Pairs of a row and a proposed label ranked at a time.
 PAIRS_AT_A_TIME = 1_000_000
