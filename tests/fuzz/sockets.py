@@ -25,6 +25,11 @@ PIECES = (
     JSON_HEAD + b'transfer-encoding: chunked\r\n\r\n6\r\n{"text\r\n7;a=b\r\n":"w1"}\r\n0\r\nx: y\r\n\r\n',
     JSON_HEAD + b"content-length: 13\r\nexpect: 100-continue\r\n\r\n",
     JSON_HEAD + b"content-length: 99999999999999999999\r\n\r\n",
+    JSON_HEAD + b"transfer-encoding: gzip\r\n\r\n",
+    JSON_HEAD.replace(b"suggest", b"learn") + b"x-request-id: a.b\r\ncontent-length: 2\r\n\r\n{}",
+    JSON_HEAD.replace(b"suggest", b"label-table?last=1&text=text").replace(b"application/json", b"text/csv")
+    + b"content-length: 8\r\n\r\ntext\nw1\n",
+    b"GET /docs HTTP/1.1\r\nhost: localhost\r\n\r\n",
     b'{"text":"w1"}',
     b"GET http://localhost/healthz HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -38,7 +43,7 @@ PIECES = (
     b"host: evil.example\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00",
 )
-STATUSES = {100, 200, 400, 404, 405, 408, 413, 414, 415, 421, 422, 431, 503}
+STATUSES = {100, 200, 400, 403, 404, 405, 408, 413, 414, 415, 421, 422, 431, 501, 503}
 #: Seconds for the server to have forgotten a connection that is closed.
 PATIENCE = 60.0
 
