@@ -233,6 +233,7 @@ def test_a_function_is_needed_again_and_another_refused(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="trained with encoder"):
         umpteen.load(tmp_path / "m", encoder="svd:2")
     monkeypatch.setitem(extensions.declared("umpteen.encoders"), "lengths", f"{__name__}:make_lengths")
+    monkeypatch.setitem(extensions.api_versions(), __name__, {str(extensions.API_VERSION)})
     monkeypatch.setenv("UMPTEEN_ENCODER", "lengths:1")
     assert umpteen.load(tmp_path / "m").suggest(TEXTS[0], top_k=1) == tagger.suggest(TEXTS[0], top_k=1)
 

@@ -17,7 +17,7 @@ import umpteen
 from umpteen.comparing.programs import peer_class
 from umpteen.data.reading import read
 from umpteen.errors import ModelFormatError, ParamError
-from umpteen.extensions import Registry, declared
+from umpteen.extensions import API_VERSION, Registry, api_versions, declared
 from umpteen.methods import METHODS, method_class, method_of
 from umpteen.text.encoding import open_encoder
 
@@ -102,9 +102,137 @@ def test_what_is_no_method_is_refused(name, message, folder):
         method_class(name)
 
 
-# --- the example, in an environment of its own ----------------------------------------------------------------------
+# --- a class of one's own at the command line -----------------------------------------------------------------------
 
 COMMAND = ("-c", "from umpteen.cli.main import main; main()")
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_class_of_ones_own_in_every_command(tmp_path, tiny):
+    (tmp_path / "my_method.py").write_text(MINE)
+    texts = [{"text": text, "labels": labels} for text, labels in zip(TEXTS, LABELS, strict=True)] * 20
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in texts))
+    umpteen.write_xc(umpteen.Dataset(tiny.X, tiny.Y), tmp_path / "train.txt")
+
+    def command(*arguments, **options):
+        return run(sys.executable, *COMMAND, *arguments, cwd=tmp_path, **options)
+
+    said = command("train", "train.txt", "--method", "my_method:Mine", "--set", "power=0.5", "--model", "rows.model")
+    assert "Mine(power=0.5)" in said
+    command("train", "train.jsonl", "--method", "my_method:Mine", "--model", "texts.model")
+    assert "mine" in command("inspect", "texts.model")
+    assert command("suggest", "texts.model", "herring quotas", "--top-k", 1).split()[0] in ("fish", "sea")
+    assert json.loads(command("evaluate", "rows.model", "train.txt", "--json", "-"))["P@1"] > 80
+    tuned = command("tune", "train.txt", "--method", "my_method:Mine", "--trials", 2, "--model", "tuned.model")
+    assert "settings   --method my_method:Mine" in tuned
+    assert "mine" in command("inspect", "tuned.model")
+    methods = "centroid,my_method:Mine,my_method:Mine:power=0.5"
+    command(
+        "compare", "train.txt", "train.txt", "--methods", methods, "--calibrate", "--baseline", "my_method:Mine",
+        "--output", "out",
+    )  # fmt: skip
+    result = json.loads((tmp_path / "out" / "results.json").read_text())
+    runs = {run["name"]: run for run in result["runs"]}
+    assert list(runs) == ["centroid", "my_method:Mine", "my_method:Mine power=0.5"]
+    assert {run["status"] for run in runs.values()} == {"done"}, runs
+    assert result["baseline"] == "my_method:Mine"
+    assert runs["my_method:Mine"]["metrics"] == runs["centroid"]["metrics"]
+    assert "pruning" in runs["my_method:Mine"]["studies"]
+    with serving(str(tmp_path / "texts.model"), str(tmp_path / "rows.model")) as server, server.client() as client:
+        found = client.post("/v1/suggest", json={"text": "wine tax", "top_k": 1, "model": "texts"}).json()
+        assert found["results"][0]["label"] in ("tax", "wine")
+        assert {model["method"] for model in client.get("/v1/models").json()["models"]} == {"mine"}
+    for methods, message in (
+        ("my_method:Other", "cannot be imported"),
+        ("my_method:Mine:power", "a setting must be name=value, but is 'power'"),
+        ("my_method:Mine:nothing=1", "has no parameter 'nothing'"),
+        ("centroid:Mine", "a setting must be name=value, but is 'Mine'"),
+        ("dismek", "or module:Class, but is 'dismek'; did you mean 'dismec'?"),
+        ("dismek:C=1", "or module:Class, but is 'dismek'; did you mean 'dismec'?"),
+        ("my_method:", "cannot be imported"),
+        (":Mine", "cannot be imported"),
+        ("my_method:Mine,my_method:Mine", "is named twice"),
+    ):
+        refused = command("compare", "train.txt", "train.txt", "--methods", methods, "--output", "no", fails=True)
+        assert message in " ".join(refused.split()), methods
+        assert "Traceback" not in refused
+
+
+# --- versions of what packages are written for ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def package(folder, monkeypatch):
+    """Declares my_method as an installed package would, of the versions given."""
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setitem(declared("umpteen.methods"), "mine", "my_method:Mine")
+
+    def declare(*versions):
+        monkeypatch.setitem(api_versions(), "my_method", set(versions))
+
+    return declare
+
+
+def test_a_package_of_this_version_is_taken(package):
+    package("0", str(API_VERSION))
+    assert method_class("mine").__name__ == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("versions", "message"),
+    [
+        (("2",), "my_method is written for version 2 of umpteen.plugin, but this umpteen has version 1"),
+        (("0", "2"), "for version 0 and 2 of"),
+        ((), r"my_method must say which version .* \[project.entry-points.\"umpteen.api\"\] needs 1 = .my_method"),
+    ],
+)
+def test_a_package_of_another_version_is_refused_before_it_is_imported(versions, message, package, monkeypatch):
+    package(*versions)
+    for group in ("encoders", "readers", "peers"):
+        monkeypatch.setitem(declared(f"umpteen.{group}"), "mine", "my_method.part:it")
+    for use in (
+        lambda: method_class("mine"),
+        lambda: peer_class("mine"),
+        lambda: read("a", format="mine"),
+        lambda: open_encoder("mine:x"),
+    ):
+        with pytest.raises(ParamError, match=message):
+            use()
+    assert "my_method" not in sys.modules
+
+
+def test_a_class_by_its_module_is_of_another_version_only_if_its_package_says_so(package):
+    assert method_class("my_method:Mine").__name__ == "Mine"  # no version is said
+    package("2")
+    with pytest.raises(ParamError, match="written for version 2"):
+        method_class("my_method:Mine")
+
+
+def test_a_model_whose_method_is_of_another_version_suggests(package, folder):
+    package(str(API_VERSION))
+    umpteen.Tagger("mine").fit(TEXTS * 20, LABELS * 20).save(folder / "a.model")
+    package("2")
+    with pytest.warns(UserWarning, match=r"written for version 2 .* can suggest, but cannot be trained further"):
+        tagger = umpteen.load(folder / "a.model")
+    assert tagger.suggest("herring quotas", top_k=1)[0][0] in ("fish", "sea")
+
+
+def test_versions_are_those_of_installed_packages(tmp_path, monkeypatch):
+    info = tmp_path / "other-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[umpteen.api]\n1 = other\n2 = other\n3 = some.where\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    api_versions.cache_clear()
+    try:
+        found = api_versions()
+        assert (found["other"], found["some.where"]) == ({"1", "2"}, {"3"})
+    finally:
+        api_versions.cache_clear()
+
+
+# --- the example, in an environment of its own ----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -228,10 +356,10 @@ def make_environment(place: Path) -> str:
     return python
 
 
-def run(*command: object, fails: bool = False) -> str:
+def run(*command: object, fails: bool = False, cwd: Path | str = "/") -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"COLUMNS": "200"}
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, env=environment, cwd="/", check=False
+        [str(part) for part in command], capture_output=True, text=True, env=environment, cwd=cwd, check=False
     )
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -246,6 +374,7 @@ def test_a_package_that_fails_as_it_is_imported_is_named(raised, tmp_path, monke
     place = "broken_plugin:Mine"
     for group in ("methods", "encoders", "readers", "peers"):
         monkeypatch.setitem(declared(f"umpteen.{group}"), "broken", place)
+    monkeypatch.setitem(api_versions(), "broken_plugin", {str(API_VERSION)})
     for use in (
         lambda: method_class("broken"),
         lambda: method_class(place),

@@ -1,10 +1,15 @@
 """What other packages add: they declare it as entry points, and it is looked up here by name.
 
+    [project.entry-points."umpteen.api"]
+    1 = "umpteen_rocchio"
+
     [project.entry-points."umpteen.methods"]
     rocchio = "umpteen_rocchio:Rocchio"
 
-A package is imported when the name it declares is asked for, and only then. A model that names a method is looked up
-the same way: a name in a file never decides what is imported, only what is installed and declares itself does.
+The first says which version of `umpteen.plugin` the package is written for: one for another is refused before it is
+imported. A package is imported when the name it declares is asked for, and only then. A model that names a method is
+looked up the same way: a name in a file never decides what is imported, only what is installed and declares itself
+does.
 """
 
 from __future__ import annotations
@@ -23,8 +28,9 @@ METHODS_GROUP = "umpteen.methods"
 READERS_GROUP = "umpteen.readers"
 ENCODERS_GROUP = "umpteen.encoders"
 PEERS_GROUP = "umpteen.peers"
+API_GROUP = "umpteen.api"
 
-#: Changes when a method written for one version would not work with another; see `umpteen.plugin`.
+#: Changes when what is written for one version would not work with another; see `umpteen.plugin`.
 API_VERSION = 1
 
 
@@ -32,6 +38,34 @@ API_VERSION = 1
 def declared(group: str) -> dict[str, str]:
     """What installed packages declare in a group: name -> "module:attribute". Nothing is imported."""
     return {point.name: point.value for point in metadata.entry_points(group=group)}
+
+
+@functools.cache
+def api_versions() -> dict[str, set[str]]:
+    """The versions of `umpteen.plugin` that installed packages are written for, by the name of the package."""
+    found: dict[str, set[str]] = {}
+    for point in metadata.entry_points(group=API_GROUP):
+        found.setdefault(point.module, set()).add(point.name)
+    return found
+
+
+def _check_api(place: str, *, must_say: bool) -> None:
+    """Refuses what is written for another version of `umpteen.plugin`."""
+    module = place.partition(":")[0]
+    packages = [package for package in api_versions() if f"{module}.".startswith(f"{package}.")]
+    versions = set().union(*(api_versions()[package] for package in packages))
+    if str(API_VERSION) in versions or not (versions or must_say):
+        return
+    package = max(packages, key=len, default=module.partition(".")[0])
+    if versions:
+        raise ParamError(
+            f"{package} is written for version {' and '.join(sorted(versions))} of umpteen.plugin, but this umpteen "
+            f"has version {API_VERSION}; install releases of the two that fit each other"
+        )
+    raise ParamError(
+        f"{package} must say which version of umpteen.plugin it is written for, but does not; in its pyproject.toml, "
+        f'[project.entry-points."{API_GROUP}"] needs {API_VERSION} = "{package}"'
+    )
 
 
 class Registry(MutableMapping[str, str]):
@@ -56,8 +90,19 @@ class Registry(MutableMapping[str, str]):
     def __delitem__(self, name: str) -> None:
         del self.own[name]
 
+    def load(self, name: str) -> Any:
+        """What a name stands for."""
+        return _import_object(self.own[name]) if name in self.own else load_declared(self.group, name)
 
-def import_object(place: str) -> Any:
+
+def load_declared(group: str, name: str) -> Any:
+    """What an installed package declares under a name."""
+    place = declared(group)[name]
+    _check_api(place, must_say=True)
+    return _import_object(place)
+
+
+def _import_object(place: str) -> Any:
     """What "module:attribute" names."""
     try:
         return _import(place)
@@ -74,6 +119,7 @@ def _import(place: str) -> Any:
 
 def import_given(place: str) -> Any:
     """What a user names as "module:attribute", looked for beside installed packages in the current directory too."""
+    _check_api(place, must_say=False)
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:

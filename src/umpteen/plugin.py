@@ -1,4 +1,5 @@
-"""What a method of your own needs, in one place. Names here stay as they are while `API_VERSION` does.
+"""What a method of your own needs, in one place. Names here stay as they are while `API_VERSION` does; a package says
+which version it is written for (see `umpteen.extensions`), and one written for another is refused.
 
 A method derives from `Method`, or from `OneVsRest` if it ends in one weight vector per label;
 `umpteen.checks.check_model` checks what it promises. `examples/plugin` is a package with one: install it, and every

@@ -19,7 +19,7 @@ from typing import Any
 
 from umpteen.comparing.child import Program
 from umpteen.errors import ParamError
-from umpteen.extensions import PEERS_GROUP, Registry, import_object
+from umpteen.extensions import PEERS_GROUP, Registry
 from umpteen.methods import METHODS, method_class
 
 #: The program that times and sizes are compared with, unless another is chosen.
@@ -41,7 +41,7 @@ PEERS = Registry(
 class Contestant:
     """One program with its settings, as `fastxml:n_trees=20` names it; or its paper's, `fastxml:preset=paper`."""
 
-    program: str  # a method of this package, or a peer
+    program: str  # a method, by its name or as module:Class, or a peer
     params: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -72,11 +72,12 @@ def parse_contestants(texts: Iterable[str], *, peers: bool = False) -> list[Cont
     for text in texts:
         for item in _split(text, ","):
             program, *settings = _split(item.strip(), ":")
-            known = PEERS if peers else METHODS
-            if program not in known:
-                raise ParamError(
-                    f"{'peer' if peers else 'method'} must be one of {', '.join(known)}, but is {program!r}"
-                )
+            if peers:
+                peer_class(program)  # refuses what is none
+            elif program not in METHODS:
+                if settings and "=" not in settings[0]:  # module:Class
+                    program = f"{program}:{settings.pop(0)}"
+                method_class(program)
             contestant = Contestant(program, dict(_parse_setting(program, setting) for setting in settings))
             contestant.check()
             found.append(contestant)
@@ -123,7 +124,7 @@ def peer_class(peer: str) -> type[Program]:
     if peer not in PEERS:
         raise ParamError(f"peer must be one of {', '.join(PEERS)}, but is {peer!r}")
     try:
-        cls = import_object(PEERS[peer])
+        cls = PEERS.load(peer)
     except ParamError as error:
         raise ParamError(f"peer {peer} cannot be used: {error}") from error
     if not (isinstance(cls, type) and issubclass(cls, Program)):

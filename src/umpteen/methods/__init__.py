@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from umpteen.errors import ModelFormatError, ParamError
-from umpteen.extensions import METHODS_GROUP, Registry, import_given, import_object
+from umpteen.extensions import METHODS_GROUP, Registry, import_given
 from umpteen.nearest import did_you_mean
 from umpteen.trained.header import explain_newer
 from umpteen.trained.model import TrainedModel
@@ -38,7 +38,7 @@ def method_class(name: str) -> Any:
     if name not in METHODS:
         hint = did_you_mean(name, METHODS)
         raise ParamError(f"method must be one of {', '.join(METHODS)}, or module:Class, but is {name!r}{hint}")
-    return _check_class(import_object(METHODS[name]), name)
+    return _check_class(METHODS.load(name), name)
 
 
 def _check_class(cls: Any, name: str) -> Any:

@@ -35,7 +35,7 @@ def recipe_of(model: TrainedModel, path: object) -> Method | Untrainable:
         return Untrainable(model.method, f"its method is {model.method}, which is not trained here")
     try:
         method: Method = method_of(model)
-    except ModelError as error:
+    except (ModelError, ParamError) as error:  # also a package's that cannot be used
         warnings.warn(f"{path}: {error}. The model can suggest, but cannot be trained further here",
                       stacklevel=4)  # fmt: skip
         return Untrainable(model.method, str(error))

@@ -22,7 +22,7 @@ import numpy as np
 
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
-from umpteen.extensions import ENCODERS_GROUP, Registry, declared, import_object
+from umpteen.extensions import ENCODERS_GROUP, Registry, declared, load_declared
 from umpteen.params import Parameters, check_count
 from umpteen.storage.store import Part
 from umpteen.text.outside import OutsideEncoder
@@ -63,7 +63,7 @@ def open_encoder(given: Any, cache: str | Path | None = None) -> SvdEncoder | St
         if cache is not None:
             raise ParamError(f"cache is for encoders that a model does not hold, but encoder is {given!r:.100}")
         return HELD[kind](argument)
-    return OutsideEncoder(given, import_object(ENCODERS[kind])(argument), cache)
+    return OutsideEncoder(given, ENCODERS.load(kind)(argument), cache)
 
 
 def name_of(encoder: Any) -> str:
@@ -249,8 +249,10 @@ def _need_encoder(name: str, given: Any) -> Any:
 
 def _opens_by_name(name: str) -> bool:
     """Whether an installed package declares the encoder, and says that any argument a model names is safe."""
-    place = declared(ENCODERS_GROUP).get(name.partition(":")[0])
+    kind = name.partition(":")[0]
     try:
-        return place is not None and getattr(import_object(place), "opens_by_name", False) is True
+        return kind in declared(ENCODERS_GROUP) and (
+            getattr(load_declared(ENCODERS_GROUP, kind), "opens_by_name", False) is True
+        )
     except ParamError:
         return False
