@@ -70,6 +70,39 @@ def test_not_everything_is_a_goldfish(tagger, cooking, negatives):  # noqa: F811
     assert sum(old == new for old, new in zip(before, after, strict=True)) >= 297
 
 
+@pytest.mark.parametrize("negatives", ["auto", "kept", "weights"])
+def test_a_word_that_only_a_new_label_knows_gets_no_old_label(tagger, negatives):
+    """The most frequent old labels came with .50: their bias, which no word spoke for or against."""
+    assert tagger.suggest("goldfish", 5) == []
+    tagger.add_labels(*GOLDFISH, negatives=negatives)
+    for text in ("goldfish", "Goldfish, GOLDFISH!", "xyzzy goldfish"):
+        assert [name for name, _ in tagger.suggest(text, 5)] == ["goldfish"]
+    assert [name for name, _ in tagger.suggest("goldfish", 5, exclude=["goldfish"])] == []
+    assert [name for name, _ in tagger.suggest("goldfish", 5, include=["bread"])] == []
+    # A known word beside it is enough, and of many texts each gets what it gets alone.
+    texts = ["goldfish", "a goldfish in bread", "bread", "", "xyzzy"]
+    together = tagger.suggest(texts, 5)
+    assert together == [tagger.suggest(text, 5) for text in texts]
+    assert [len(row) for row in together] == [1, 5, 5, 0, 0]
+
+
+def test_each_generation_of_labels_knows_its_own_words(tagger, tmp_path):
+    tagger.add_labels(*GOLDFISH)
+    tagger.add_labels(["an axolotl in a goldfish bowl", "feeding my axolotl"], [["axolotl"], ["axolotl"]])
+    tagger.learn("quokka quokka", accepted=["bread"])
+    tagger.save(tmp_path / "m")
+    for model in (tagger, umpteen.load(tmp_path / "m")):
+        found = {text: {name for name, _ in model.suggest(text, 5)} for text in ("goldfish", "axolotl", "quokka")}
+        assert found == {"goldfish": {"goldfish", "axolotl"}, "axolotl": {"axolotl"}, "quokka": {"bread"}}
+
+
+@pytest.mark.parametrize("steps", [7, [[1]], [[5, 9], [5, 10]], [[5, 10**9]], [[10**9, 5]], [[True, 5]], [[0, 5]]])
+def test_damaged_facts_of_growth_are_refused(tiny, steps):
+    model = umpteen.DiSMEC().fit(tiny.X, tiny.Y).fitted()
+    with pytest.raises(ModelCorruptError, match="grown must be rising pairs of at most 40 labels"):
+        umpteen.TrainedModel(model.header | {"grown": steps}, model.parts, model.scorer)
+
+
 def test_only_the_rows_given_make_everything_a_goldfish(tagger):
     """What the other sources are for; and the same as before there were any."""
     tagger.add_labels(*GOLDFISH, negatives="rows")

@@ -23,6 +23,7 @@ from umpteen.models.linear import MAX_LABELS_PER_SHARD, LinearModel, LinearShard
 from umpteen.storage.names import Names
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part, fingerprint_parts
+from umpteen.trained.grown import with_features
 from umpteen.trained.model import TrainedModel
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def widen(model: TrainedModel, X: Csr) -> TrainedModel:
         new = 1 + np.log((1 + model.train_counts.n_rows + X.shape[0]) / (1 + rows_with))
         parts["preprocessing"] = Part({"idf": np.append(idf, new.astype(np.float32))})
     shards = [shard.widened(n_new).to_part() for shard in scorer.shards]
-    return TrainedModel.open(model.header | {"n_features": X.shape[1]}, parts, shards, model.threads)
+    return TrainedModel.open(with_features(model.header, X.shape[1]), parts, shards, model.threads)
 
 
 def append_labels(model: TrainedModel, names: Sequence[str], weight_type: str) -> TrainedModel:

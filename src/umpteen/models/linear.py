@@ -128,24 +128,28 @@ class LinearShard:
         """The weights of one label, by its position in the block, for some features."""
         begins, ends = self.indptr[features].astype(np.int64), self.indptr[features + 1].astype(np.int64)
         places = ranges(begins, ends)
+        out = np.zeros(len(features), np.float32)
+        found = np.flatnonzero(self.labels_of(features) == position)
+        feature = np.searchsorted(np.cumsum(ends - begins), found, side="right")
+        out[feature] = self.weights[places[found]].astype(np.float32) * np.float32(self.scale)
+        return out
+
+    def labels_of(self, features: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The label of each weight of some features, by its position in the block."""
+        begins, ends = self.indptr[features].astype(np.int64), self.indptr[features + 1].astype(np.int64)
         position_begins = self.position_ptr[features].astype(np.int64)
         position_ends = self.position_ptr[features + 1].astype(np.int64)
         padding = np.zeros(_native.WEIGHT_PADDING, self.weights.dtype)
         try:
-            labels = _native.unpack_positions(
+            return _native.unpack_positions(
                 np.append(0, np.cumsum(ends - begins)).astype(np.uint32),
                 np.append(0, np.cumsum(position_ends - position_begins)).astype(np.uint32),
                 self.positions[ranges(position_begins, position_ends)],
-                np.concatenate([self.weights[places], padding]),
+                np.concatenate([self.weights[ranges(begins, ends)], padding]),
                 len(self.label_ids),
             )
         except (ValueError, IndexError) as error:
             raise ModelCorruptError(f"a linear shard is not usable: {error}") from error
-        out = np.zeros(len(features), np.float32)
-        found = np.flatnonzero(labels == position)
-        feature = np.searchsorted(np.cumsum(ends - begins), found, side="right")
-        out[feature] = self.weights[places[found]].astype(np.float32) * np.float32(self.scale)
-        return out
 
     def unpack_labels(self) -> NDArray[np.int32]:
         """The label of each weight, by its position in the block."""

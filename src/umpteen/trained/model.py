@@ -35,6 +35,7 @@ from umpteen.storage.saving import save_parts
 from umpteen.storage.store import ModelReader, Part
 from umpteen.trained.decisions import Decider
 from umpteen.trained.dense import probabilities_of_all, score_all
+from umpteen.trained.grown import open_grown, rank_known
 from umpteen.trained.header import (
     check_header,
     explain_newer,
@@ -108,6 +109,7 @@ class TrainedModel:
             )
         self.calibration = Calibration.from_part(parts["calibration"]) if "calibration" in parts else None
         self.retired = open_retired(header, parts)
+        self._grown = open_grown(header)
         nested = open_candidate_tree(header, parts)
         self.candidate_tree = TrainedModel.open(*nested) if nested is not None else None
         if self.candidate_tree is not None:
@@ -404,12 +406,22 @@ class TrainedModel:
             "include": self.label_ids(include, "include"),
             "threads": threads,
         }
+        if not len(self._grown):
+            return self._rank_all(X, top_k, engine, options)
+
+        def rank(rows: Csr, left_out: Any) -> Ranking:
+            return self._rank_all(rows, top_k, engine, options | {"exclude": left_out})
+
+        return rank_known(rank, X, top_k, options["exclude"], self._grown, self.scorer)
+
+    def _rank_all(self, X: Csr, top_k: int, engine: str | Engine, options: dict[str, Any]) -> Ranking:
+        """Ranks rows as they are given."""
         if self.candidate_tree is not None:
             return self._rank_candidates(self.candidate_tree, X, top_k, engine, options)
-        X = self._preprocess(X, threads)
+        X = self._preprocess(X, options["threads"])
         if engine == "local":  # making an engine takes longer than scoring one row
             return self.scorer.predict_topk(X, top_k, **options)
-        return make_engine(engine, threads).predict_topk(self.scorer, X, top_k, **options)
+        return make_engine(engine, options["threads"]).predict_topk(self.scorer, X, top_k, **options)
 
     def _left_out(self, exclude: Any) -> NDArray[np.int64] | None:
         ids = self.label_ids(exclude, "exclude")
