@@ -15,6 +15,7 @@ import pytest
 
 import umpteen
 from umpteen.errors import ParamError
+from umpteen.serving import connections
 from umpteen.serving.app import make_app
 from umpteen.serving.connections import share_descriptors
 from umpteen.serving.hosts import Hosts
@@ -78,8 +79,62 @@ def test_heads_have_limits(port, data, status, type):
     head, _, body = answer.partition(b"\r\n\r\n")
     assert status_of(answer) == status
     assert b"connection: close" in head.lower()
+    assert b"\r\nx-request-id: " in head
     assert json.loads(body)["error"]["type"] == type
     assert healthy(port)
+
+
+@pytest.mark.slow
+def test_what_never_became_a_request_has_an_id_is_logged_and_counted(served_models):
+    """As all answers are, in a server of its own."""
+    asked = b"GET /v1/models?query=hush HTTP/1.1\r\nhost: localhost\r\nx-request-id: mine\r\n"
+    refused = [
+        (b"nonsense\r\n\r\n", 400, None, None),
+        (asked + b"content-length: -1\r\n\r\n", 400, "GET", "/v1/models"),
+        (asked + b"a: b\r\n", 408, "GET", "/v1/models"),
+        (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414, "GET", "/" + "a" * 199),
+        (asked + b"a: b\r\n" * 101 + b"\r\n", 431, "GET", "/v1/models"),
+        (asked + b"transfer-encoding: gzip\r\n\r\n", 501, "GET", "/v1/models"),
+        (HEALTH + b"\r\n" * 500_000, 431, None, None),  # behind a request, but not of it
+        (b"GET http://user:hush@localhost/ HTTP/1.1\r\ncontent-length: x\r\n\r\n", 400, "GET", None),
+    ]
+    with serving(served_models["tags"], "--timeout", "1", "--access-log", "--log-format", "json") as process:
+        for data, status, method, path in refused:
+            with connect(process.port) as connection:
+                connection.sendall(data)
+                answer = read_all(connection).split(b"HTTP/1.1 ")[-1]
+            assert int(answer[:3]) == status
+            head = answer.partition(b"\r\n\r\n")[0].decode()
+            request_id = next(line[14:] for line in head.split("\r\n") if line.startswith("x-request-id: "))
+            assert (request_id == "mine") == (asked in data)
+            assert wait_for(lambda request_id=request_id: process.logged(request_id), 10)
+            line = json.loads(process.logged(request_id)[-1])
+            assert (line["status"], line.get("method"), line.get("path")) == (status, method, path)
+            assert line["client"] == "127.0.0.1"
+            assert line["bytes"] == len(answer.partition(b"\r\n\r\n")[2])
+        for status, n in Counter(status for _, status, _, _ in refused).items():
+            assert process.metric(rf'umpteen_requests_total\{{route="other",status="{status}"\}}') == n
+        assert "hush" not in "".join(process.lines)
+
+
+def test_who_finds_no_room_at_all_gets_an_answer_with_an_id(served_models, monkeypatch, caplog):
+    monkeypatch.setattr(connections, "_SPARE", 0)
+    with server(served_models, max_connections=8, timeout=30.0, access_log=True) as (port, app):
+        busy = [connect(port) for _ in range(8)]
+        try:
+            for connection in busy:
+                connection.sendall(ASK + b"content-length: 100\r\n\r\n{")
+            assert wait_for(lambda: app.open_requests == 8, 5)
+            with caplog.at_level("INFO", "umpteen.access"), connect(port) as one_more:
+                answer = read_all(one_more)
+        finally:
+            for connection in busy:
+                connection.close()
+        assert status_of(answer) == 503
+        assert b"retry-after: 1" in answer
+        request_id = answer.partition(b"x-request-id: ")[2].partition(b"\r\n")[0].decode()
+        assert [(line.umpteen_fields["request_id"], line.message) for line in caplog.records] == [(request_id, "503")]
+        assert b'umpteen_requests_total{route="other",status="503"} 1' in app.counts.render()
 
 
 @pytest.mark.parametrize("behind", [b"0\r\na: " + b"b" * 3_000_000, b"5;" + b"x" * 3_000_000])

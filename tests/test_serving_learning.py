@@ -140,6 +140,7 @@ def test_it_is_off_by_default_and_needs_a_token(tags):
         answer = teach(client, CUSTOMS)
         assert (answer.status_code, answer.json()["error"]["type"]) == (403, "not_allowed")
         assert "--learn" in answer.json()["error"]["message"]
+        assert 'route="/v1/learn",status="403"} 1\n' in client.get("/metrics").text
         assert client.get("/v1/models").json()["learn"] is False
     with pytest.raises(ParamError, match="learn needs a token or a token_file"):
         Settings({"tags": str(tags)}, learn=True)

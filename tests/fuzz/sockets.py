@@ -154,6 +154,8 @@ def check_answers(came: bytes) -> None:
         if status not in STATUSES:
             raise Finding(f"{status}: {came[:300]!r}")
         headers: dict[bytes, Any] = dict(line.lower().split(b": ", 1) for line in lines[1:])
+        if status != 100 and b"x-request-id" not in headers:
+            raise Finding(f"no request id: {head!r}")
         length = int(headers.get(b"content-length", 0))
         if not rest or rest.startswith(b"HTTP/1.1 "):
             length = 0  # to HEAD

@@ -17,7 +17,7 @@ import httptools
 
 from umpteen.serving.connections import Connections
 from umpteen.serving.exchange import STATUS_LINES, Exchange
-from umpteen.serving.gate import HEADERS
+from umpteen.serving.gate import Gate
 from umpteen.serving.problems import Problem
 
 #: Requests that may wait behind one that is being answered; a client that sends more is not reading answers.
@@ -30,7 +30,7 @@ _ASGI = {"version": "3.0", "spec_version": "2.3"}
 class Connection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, app: Any, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, app: Gate, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
         self._app, self.connections, self._loop = app, connections, loop
         self._limits = connections.settings
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -249,6 +249,7 @@ class Connection(asyncio.Protocol):
             self._incoming.end()
             if not self._incoming.keep_alive:
                 self._last()
+            self._url, self._headers = b"", []  # what is refused next is not this request
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -296,9 +297,11 @@ class Connection(asyncio.Protocol):
                     self._queue.remove(self._incoming)
             return
         self.connections.refused(problem.type)
-        body = problem.body()
+        client = None if self.client is None else self.client[0]
+        method = self._parser.get_method().decode() if self._url else ""
+        path = self._url.partition(b"?")[0].decode("ascii", "replace") if self._url.startswith(b"/") else ""
+        headers, body = self._app.refuse(problem, client, method, path, dict(self._headers))
         head = [STATUS_LINES[problem.status], self.connections.standing_headers()]
-        headers = [*problem.all_headers(len(body)), *HEADERS]
         head += [b"%b: %b\r\n" % header for header in headers if header[0] != b"connection"]
         self.write(b"".join([*head, b"connection: close\r\n\r\n", body]))
         self._part()

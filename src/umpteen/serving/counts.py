@@ -12,11 +12,13 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from umpteen.serving.shared import SharedMemory
 
-STATUSES = (200, 204, 400, 401, 404, 405, 408, 413, 415, 421, 422, 500, 503)
+#: All that an answer may have, so that none is ever counted as another.
+STATUSES = tuple(status.value for status in HTTPStatus if status >= 200)
 #: Why a connection was ended; see `connections.py`.
 REFUSALS = (
     "idle", "timeout", "not_read", "made_room", "overloaded", "invalid_http", "header_too_large", "url_too_long",
@@ -143,13 +145,14 @@ class Counts:
 
     # --- events -------------------------------------------------------------------------------------------------
 
-    def answered(self, route: str, status: int, seconds: float) -> None:
+    def answered(self, route: str, status: int, seconds: float | None) -> None:
+        """Counts an answer; without seconds, one to what never became a request."""
         place = self._places.get((route, status))
         if place is None:
-            known = str(status) if status in STATUSES else "500"
-            place = self._places[route, status] = self._requests[route, known]
+            place = self._places[route, status] = self._requests[route, str(status)]
         self._row[place] += 1
-        self._observe(self._seconds[route,], SECONDS, seconds)
+        if seconds is not None:
+            self._observe(self._seconds[route,], SECONDS, seconds)
 
     def batch(self, model: str, rows: int) -> None:
         self._observe(self._batches[model,], ROWS, rows)

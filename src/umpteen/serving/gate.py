@@ -135,7 +135,25 @@ class Gate:
             seconds = time.perf_counter() - started
             self.counts.answered(route, status, seconds)
             if self.settings.access_log:
-                self._write_access(scope, request_id, status, len(body), seconds, version)
+                client = scope["client"][0] if scope.get("client") else None
+                method, path, token = scope["method"], scope["path"], scope.get("token")
+                self._write_access(client, method, path, request_id, status, len(body), seconds, token, version)
+
+    def refuse(
+        self, problem: Problem, client: str | None, method: str, path: str, given: dict[bytes, bytes]
+    ) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The answer to what never became a request: counted, logged and with an id, as all answers.
+
+        Parameters
+        ----------
+        method, path, given
+            What arrived of its head; empty if nothing did.
+        """
+        request_id, body = self._ids.choose(given), problem.body()
+        self.counts.answered(OTHER, problem.status, None)
+        if self.settings.access_log:
+            self._write_access(client, method, path, request_id, problem.status, len(body), None)
+        return [*problem.all_headers(len(body)), *HEADERS, (REQUEST_ID, request_id)], body
 
     def hold(self, scope: Scope, n_bytes: int) -> None:
         """Counts bytes of a request or its answer, which stay in memory until the answer is written."""
@@ -186,13 +204,21 @@ class Gate:
     # --- the log ------------------------------------------------------------------------------------------------
 
     def _write_access(
-        self, scope: Scope, request_id: bytes, status: int, n_bytes: int, seconds: float, version: str | None
+        self,
+        client: str | None,
+        method: str,
+        path: str,
+        request_id: bytes,
+        status: int,
+        n_bytes: int,
+        seconds: float | None,
+        token: str | None = None,
+        version: str | None = None,
     ) -> None:
-        client = scope.get("client")
+        message = " ".join(word for word in (method, path[:200], str(status)) if word)
         note(
-            access, logging.INFO, f"{scope['method']} {scope['path'][:200]} {status}",
-            method=scope["method"], path=scope["path"][:200], status=status, bytes=n_bytes,
-            seconds=round(seconds, 6), client=client[0] if client else None, token=scope.get("token"),
+            access, logging.INFO, message, method=method or None, path=path[:200] or None, status=status,
+            bytes=n_bytes, seconds=None if seconds is None else round(seconds, 6), client=client, token=token,
             request_id=request_id.decode(), version=version,
         )  # fmt: skip
 
