@@ -134,6 +134,51 @@ def test_options_say_how_a_table_is_written(records, tmp_path):
         run("train", odd, "--model", tmp_path / "n", "--text-field", "Title^1000")
 
 
+def test_a_model_remembers_how_its_tables_are_written(tmp_path):
+    """What only options can say: ~ between columns, a Macintosh's characters, quotes that are none."""
+    rows = [(title.replace("sea", 'seé"'), "|".join(names)) for title, names in zip(TEXTS * 8, LABELS * 8)]  # noqa: B905
+
+    def write(name, encoding="mac-roman", cells=rows):
+        path = tmp_path / name
+        path.write_bytes("\n".join(["title~labels", *map("~".join, cells)]).encode(encoding))
+        return path
+
+    odd, new = write("odd.csv"), write("new.csv", cells=[('"wine tax; seé', "tax")] * 3)
+    said = ("--csv-delimiter", "~", "--encoding", "mac-roman", "--csv-quote", "none")
+    run("train", odd, "--method", "dismec", "--model", tmp_path / "m", "--text-field", "title", "--label-delimiter",
+        "|", *said)  # fmt: skip
+    model = tmp_path / "m"
+    assert "'~' between columns, no quotes, mac-roman" in run("inspect", model)
+    shown = "new.csv: '~' between columns, no quotes, mac-roman; text from title"
+    assert shown in run("evaluate", model, new)
+    assert shown in run("report", model, new, "--output", tmp_path / "r.html")
+    assert shown in run("predict", model, new, "--output", tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text("utf-8-sig").splitlines()[1].startswith('"""wine tax; seé"~tax~')
+    run("predict", model, new, "--output", tmp_path / "out.txt", "--top-k", "1")
+    assert len((tmp_path / "out.txt").read_text().splitlines()) == 3
+    out = run("tune", odd, "--fields-of", model, "--method", "centroid", "--trials", "1", "--journal", tmp_path / "j",
+              "--model", tmp_path / "tuned")  # fmt: skip
+    assert "odd.csv: '~' between columns, no quotes, mac-roman" in out
+    assert umpteen.load(tmp_path / "tuned").fields_.written == umpteen.load(model).fields_.written
+    out = run("compare", odd, new, "--fields-of", model, "--methods", "centroid", "--output", tmp_path / "c",
+              "--no-studies")  # fmt: skip
+    assert shown in out
+    assert shown in run("learn", model, new, "--model", tmp_path / "learnt")
+    assert shown in run("add-labels", model, write("new.csv", cells=[("whalé", "whale")]), "--model", tmp_path / "g")
+    umpteen.label_file(umpteen.load(tmp_path / "learnt"), odd, tmp_path / "too.csv", top_k=1)
+    # JSON lines too, and a table that shows how it is written
+    (tmp_path / "a.jsonl").write_bytes('{"text": "thé", "labels": ["new"]}'.encode("mac-roman"))
+    run("learn", model, tmp_path / "a.jsonl", "--model", tmp_path / "learnt2")
+    plain = write("plain.csv", "utf-8-sig", [("“wine”", "tax")])
+    plain.write_bytes(plain.read_bytes().replace(b"~", b","))
+    assert "plain.csv: comma between columns, no quotes, UTF-8 with a" in run("evaluate", model, plain)
+    (tmp_path / "b.jsonl").write_bytes(b'{"text": "th\xe9", "labels": []}')
+    with pytest.raises(ParamError, match="csv_delimiter is for csv and tsv"):
+        run("learn", model, tmp_path / "b.jsonl", "--csv-delimiter", ";", "--model", tmp_path / "n")
+    assert "learnt     1 correction" in run("learn", model, tmp_path / "b.jsonl", "--encoding", "latin-1", "--model",
+                                            tmp_path / "n")  # fmt: skip
+
+
 def test_inspect_shows_what_a_table_holds(records, tmp_path):
     out = run("inspect", records)
     assert "csv, semicolon between columns, Windows-1252; 40 rows, 4 columns" in out
@@ -173,7 +218,9 @@ def test_an_excel_file_trains_and_is_judged(tmp_path):
 
 def test_columns_in_a_model_are_not_trusted(model):
     trained = umpteen.load(model).fitted()
-    for bad in ([], {"text": [["a", 10**12]]}, {"text": "a"}, {"text": [["a", 1]], "labels": {"b": 1}}):
+    for bad in ([], {"text": [["a", 10**12]]}, {"text": "a"}, {"text": [["a", 1]], "labels": {"b": 1}},
+                {"text": [["a", 1]], "written": {"encoding": "base64"}}, {"text": [["a", 1]], "written": {"x": 1}},
+                {"text": [["a", 1]], "written": {"delimiter": [";"]}}):  # fmt: skip
         trained.header["text"]["fields"] = bad
         with pytest.raises(ModelCorruptError, match="the model: "):
             umpteen.Tagger.from_model(trained)

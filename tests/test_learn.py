@@ -249,7 +249,7 @@ def test_a_learning_that_is_stopped_leaves_the_old_model(saved, tmp_path, monkey
 def test_lines_that_are_no_corrections(tmp_path):
     good = {"text": "a", "labels": []}
     for row, message in [
-        ([], r"c\.jsonl:2: a correction must be a JSON object, but is \[\]"),
+        ([], r"c\.jsonl:2: a line must hold a JSON object, but holds \[\]"),
         ({"labels": []}, "there must be a field 'text' with a string, but it is None"),
         ({"text": "a"}, "must have either 'labels' or some of 'accepted', 'rejected' and 'added', but has none"),
         ({"text": "a", "labels": [], "added": ["b"]}, "but has 'labels', 'added'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import umpteen
 from umpteen.data.tables.fields import Fields
+from umpteen.data.tables.sniffing import Written
 from umpteen.errors import DataError, ParamError
 from umpteen.labelling.pieces import Cursor, label_piece
 
@@ -89,6 +91,23 @@ def test_a_first_line_that_names_the_delimiter(tagger, tmp_path):
         data = line.encode() + write(ROWS, line[4])
         for size in (70, 10_000):
             assert label(tagger, data, size) == whole(tagger, data, tmp_path)
+
+
+def test_pieces_of_tables_as_the_model_knows_them(tmp_path):
+    fields = replace(Fields.make(), written=Written.make("mac-roman", "~", "none"))
+    known = umpteen.Tagger(umpteen.Centroid(), calibration=0).fit(["wine tax"] * 9, [["tax"]] * 9, fields=fields)
+    data = b"id~text\r\n" + "".join(f'{i}~"wine tax; é\r\n' for i in range(9)).encode("mac-roman")
+    for size in (40, 10_000):
+        found = label(known, data, size)
+        assert found == whole(known, data, tmp_path)
+        assert '8~"""wine tax; é"~tax' in found
+    with pytest.raises(ParamError, match="encoding must be one of .*, latin-1, mac-roman, but is 'utf-7'"):
+        label_piece(known, data, Cursor(9, "utf-7", "~", 2), last=True, layout="wide", how=HOW, most_rows=9,
+                    most_characters=99)  # fmt: skip
+    # GBK has one way to write each character, UTF-7 several: there is no saying how many bytes a row took
+    known.fitted().header["text"]["fields"]["written"]["encoding"] = "utf-7"
+    with pytest.raises(DataError, match=r"t\.csv: utf-7 has several ways to write some character of it"):
+        label(known, b"id~text\r\n1~a&-b&AFs-\r\n2~b\r\n3~c\r\n", 10_000)
 
 
 def test_tabs_stay_tabs(tagger):

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import umpteen
 from umpteen.data.tables.fields import Fields
 from umpteen.data.tables.reading import open_table, parse_csv
-from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding
+from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding, find_quote
 from umpteen.data.tables.writing import make_writer
 from umpteen.errors import DataError, ParamError
 from umpteen.nearest import find_nearest
@@ -156,6 +156,42 @@ def test_options_are_checked(tmp_path):
         open_table(path, encoding="base64")
     with pytest.raises(ParamError, match="csv_delimiter is for csv and tsv, but the format is jsonl"):
         open_table(path, csv_delimiter=";", format="jsonl")
+    with pytest.raises(ParamError, match="csv_quote is for csv and tsv, but the format is jsonl"):
+        open_table(path, csv_quote="'", format="jsonl")
+    for quote in ("''", "", "a", 3):
+        with pytest.raises(ParamError, match="csv_quote must be one character such as"):
+            open_table(path, csv_quote=quote)
+    with pytest.raises(ParamError, match="csv_quote must not be what stands between columns, but is '~'"):
+        open_table(path, csv_quote="~", csv_delimiter="~")
+
+
+def test_quotes_that_are_characters_as_any_others(tmp_path):
+    path = write(tmp_path, 'text;labels\n5" pipe;a\n"x;b\n')
+    with pytest.raises(DataError, match="never closed"):
+        cells(path)
+    assert cells(path, csv_quote="none") == [['5" pipe', "a"], ['"x', "b"]]
+    assert str(open_table(path, csv_quote="none").dialect) == "semicolon between columns, no quotes, UTF-8"
+    path = write(tmp_path, "text,labels\n^a,b^,c\n")
+    assert cells(path, csv_quote="^") == [["a,b", "c"]]
+
+
+def test_what_is_usual_holds_where_looking_does_not_show_it():
+    assert find_delimiter("title~labels\na, b~c\n", "~") == "~"
+    assert find_delimiter("one column\nand, no other\n", ";") == ";"
+    assert find_delimiter("a,b;c\n1,2;3\n", ";") == ";"  # both divide it
+    assert find_delimiter("a,b,c\n1,2,3\n", ";") == ","
+    assert find_delimiter("a;b,c\n1;2,3\n4,5\n", ";") == ","  # which divides all rows alike
+    assert find_quote("a;b", ";", "'") == find_quote("'a';'b'", ";", '"') == "'"
+    assert find_quote('"a";"b"', ";", "") == '"'
+    assert find_quote("a;b", ";", "") == ""
+    text = "prix fixé – très"
+    assert find_encoding(text.encode("mac-roman"), "mac-roman") == "mac-roman"
+    assert find_encoding(b"plain", "mac-roman") == "mac-roman"  # there may be others further down
+    assert find_encoding(b"plain!", "utf-16") == "utf-8"
+    assert find_encoding(text.encode(), "mac-roman") == "utf-8"
+    assert find_encoding(text.encode("utf-16"), "mac-roman") == "utf-16"
+    assert find_encoding(text.encode("cp1252"), "utf-16") == "cp1252"
+    assert find_encoding(text.encode("cp1252"), "utf-8") == "cp1252"
 
 
 # --- fields -----------------------------------------------------------------------------------------------------

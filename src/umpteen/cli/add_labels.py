@@ -10,6 +10,7 @@ import typer
 
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     LabelDelimiterOption,
     LabelFieldOption,
@@ -70,6 +71,7 @@ def command(
     label_delimiter: LabelDelimiterOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
 ) -> None:
     """Train new labels and add them to a model, without training the old ones again.
 
@@ -97,7 +99,9 @@ def command(
     loaded = load(model)
     if isinstance(loaded, Tagger):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based)
-        tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        tables = TableOptions(
+            format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote
+        )
         corpus = read_texts(data, tables, loaded.fields_)
         n_old = loaded.fitted().n_labels
         if isinstance(loaded.method, Method):

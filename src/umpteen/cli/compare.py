@@ -13,6 +13,7 @@ import typer
 
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     FieldsOfOption,
     LabelDelimiterOption,
@@ -116,6 +117,7 @@ def command(
     label_delimiter: LabelDelimiterOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
     fields_of: FieldsOfOption = None,
     features: Annotated[
         list[str] | None,
@@ -143,7 +145,9 @@ def command(
     title = name or train.resolve().parent.name
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, test_labels=test_labels)
-        tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        tables = TableOptions(
+            format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote
+        )
         known = known_fields(fields_of)
         contest = contest_of_texts(title, train, test, tables, known, features or [], {"A": a, "B": b})
     else:

@@ -62,6 +62,14 @@ CsvDelimiterOption = Annotated[
         rich_help_panel=_CORPUS,
     ),
 ]
+CsvQuoteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--csv-quote",
+        help="What a cell may be quoted with, such as ', or none. Default: found by looking at the file.",
+        rich_help_panel=_CORPUS,
+    ),
+]
 FieldsOfOption = Annotated[
     Path | None,
     typer.Option(
@@ -80,29 +88,40 @@ class TableOptions(NamedTuple):
     id_field: str | None = None
     encoding: str | None = None
     csv_delimiter: str | None = None
+    csv_quote: str | None = None
 
     def fields(self, known: Fields | None = None) -> Fields:
         """The columns to take: those that are named, else those that a model knows, else text and labels."""
         from umpteen.data.tables.fields import Fields
+        from umpteen.data.tables.sniffing import Written
 
         given = Fields.make(
             self.text_field or "text", self.label_field or "labels", self.label_delimiter, self.id_field, words=FLAGS
         )
+        written = Written.make(self.encoding, self.csv_delimiter, self.csv_quote)
         if known is None:
-            return given
+            return replace(given, written=written)
         return Fields(
             given.texts if self.text_field else known.texts,
             given.labels if self.label_field or known.labels is None else known.labels,
             given.delimiter if self.label_delimiter is not None or self.label_field else known.delimiter,
             given.id,  # only where they are asked for
+            written.or_else(known.written),
             words=FLAGS,
         )
 
-    def open(self, path: Path | str) -> Table:
-        """Opens a table; messages name the options."""
+    def open(self, path: Path | str, fields: Fields | None = None) -> Table:
+        """Opens a table, from which these fields are taken; messages name the options."""
         from umpteen.data.tables.reading import open_table
 
-        return open_table(path, format=self.format, encoding=self.encoding, csv_delimiter=self.csv_delimiter)
+        return open_table(
+            path,
+            format=self.format,
+            encoding=self.encoding,
+            csv_delimiter=self.csv_delimiter,
+            csv_quote=self.csv_quote,
+            usual=None if fields is None else fields.written,
+        )
 
 
 def is_corpus(path: Path, format: str | None) -> bool:
@@ -129,7 +148,7 @@ def read_texts(
     from umpteen.data.corpus import gather
 
     fields = options.fields(known)
-    table = options.open(path)
+    table = options.open(path, fields)
     if ids and fields.id is None and known is not None and known.id in (table.columns or ()):
         fields = replace(fields, id=known.id)
     corpus = gather(table, fields)
@@ -148,7 +167,11 @@ def read_judged(path: Path, options: TableOptions, known: Fields | None = None, 
 
 def describe_reading(table: Table, fields: Fields) -> str:
     """How a table is written and which of its columns are taken."""
+    from umpteen.data.tables.sniffing import show_encoding
+
     written = "" if table.dialect is None else f"{table.dialect}; "
+    if table.dialect is None and table.encoding not in (None, "utf-8"):
+        written = f"{show_encoding(table.encoding)}; "
     return f"{written}{table.check_fields(fields)}"
 
 

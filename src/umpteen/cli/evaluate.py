@@ -9,6 +9,7 @@ import typer
 
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     LabelDelimiterOption,
     LabelFieldOption,
@@ -67,6 +68,7 @@ def command(
     label_delimiter: LabelDelimiterOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
 ) -> None:
     """Score a model on data whose labels are known: P@k, nDCG@k, PSP@k and more, in percent.
 
@@ -76,7 +78,7 @@ def command(
 
     refuse_unwritable(json, per_label, inputs=[test])
     cuts, cut = parse_cuts(k), parse_number(threshold)
-    tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+    tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote)
     if k != DEFAULT_K or cut is not None or per_label is not None:
         numbers = {"format": format, "labels": labels, "one_based": one_based, "threads": threads}
         how = {"k": cuts, "threshold": cut, "threads": threads, "A": a, "B": b}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umpteen.cli.corpora import CsvDelimiterOption, EncodingOption, TableOptions, is_corpus
+from umpteen.cli.corpora import CsvDelimiterOption, CsvQuoteOption, EncodingOption, TableOptions, is_corpus
 from umpteen.cli.facts import data_facts, describe_data
 from umpteen.cli.options import (
     FORMAT,
@@ -42,6 +42,7 @@ def command(
     one_based: OneBasedOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
 ) -> None:
     """Show what is in a model or a data file.
 
@@ -55,7 +56,9 @@ def command(
         facts = model_facts(path, checksums)
         text = "\n".join(f"{key:20} {printable(_show(value))}" for key, value in facts.items())
     elif is_corpus(path, format):
-        facts = table_facts(path, TableOptions(format, encoding=encoding, csv_delimiter=csv_delimiter))
+        facts = table_facts(
+            path, TableOptions(format, encoding=encoding, csv_delimiter=csv_delimiter, csv_quote=csv_quote)
+        )
         text = "\n".join(_table_lines(facts))
     else:
         data = read_data(path, format=format, labels=labels, one_based=one_based, threads=threads)
@@ -97,6 +100,7 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     facts["features"] = manifest["text"].get("features") if isinstance(manifest.get("text"), dict) else "numbers"
     fields = Tagger.from_model(model, path).fields_ if isinstance(manifest.get("text"), dict) else None
     facts["fields"] = None if fields is None else str(fields)
+    facts["written"] = None if fields is None else str(fields.written) or None
     facts["calibrated"] = model.calibration is not None
     facts["kept_rows"] = _count_rows(model.parts.get(KEPT_ROWS))
     facts["corrections"] = _count_rows(model.parts.get(CORRECTIONS))

@@ -9,6 +9,7 @@ import typer
 
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     LabelDelimiterOption,
     LabelFieldOption,
@@ -37,6 +38,7 @@ def command(
     label_delimiter: LabelDelimiterOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
 ) -> None:
     """Improve a model of texts by corrections, without training the other labels again.
 
@@ -60,9 +62,12 @@ def command(
         raise ModelExistsError(f"{target}: already exists; choose another place, or leave out --model")
 
     def read(tagger: Tagger) -> list[Correction]:
-        tables = TableOptions(None, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        tables = TableOptions(
+            None, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote
+        )
         if format_of_table(corrections) in (None, "jsonl"):
-            return read_corrections(corrections, tables.fields(tagger.fields_))
+            fields = tables.fields(tagger.fields_)
+            return read_corrections(tables._replace(format="jsonl").open(corrections, fields), fields)
         rows = read_texts(corrections, tables, tagger.fields_)
         return [Correction(text, labels, (), True) for text, labels in rows]
 

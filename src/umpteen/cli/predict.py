@@ -13,6 +13,7 @@ import typer
 from umpteen.cli.completion import complete_layout
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     TableOptions,
     TextFieldOption,
@@ -108,6 +109,7 @@ def command(
     text_field: TextFieldOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
 ) -> None:
     """Write the labels to give each row, best first, with their probabilities.
 
@@ -138,6 +140,7 @@ def command(
         "include": find_labels(trained, include, "--include", concepts),
         "threads": threads,
     }
+    tables = TableOptions(format, text_field, None, None, None, encoding, csv_delimiter, csv_quote)
     as_table = isinstance(loaded, Tagger) and loaded.features_ is not None and _is_table(output)
     if not as_table:
         given: dict[str, Any] = {"labels": layout, "explain": explain, "overwrite": overwrite}
@@ -152,16 +155,14 @@ def command(
         how["engine"] = scorer
         if as_table:
             assert isinstance(loaded, Tagger)
-            tables = TableOptions(
-                format or ("csv" if str(input) == "-" else None), text_field, encoding=encoding,
-                csv_delimiter=csv_delimiter,
-            )  # fmt: skip
+            if str(input) == "-" and format is None:
+                tables = tables._replace(format="csv")
             how |= {"min_known": min_known, "layout": layout, "explain": explain, "overwrite": overwrite}
             how |= {"escape_formulas": escape_formulas, "language": language}
             _label_table(loaded, input, output, tables, opened.version, how)
             return
         if isinstance(loaded, Tagger):
-            labels, scores = _rank_texts(loaded, input, TableOptions(format, text_field), min_known, how)
+            labels, scores = _rank_texts(loaded, input, tables, min_known, how)
         else:
             labels, scores = _rank_numbers(loaded, input, format, one_based, how)
     _write(output, labels, scores, trained)
@@ -202,7 +203,7 @@ def _label_table(
 
     fields = tables.fields(tagger.fields_).unlabelled()
     refuse_target(input, output, how["overwrite"], "replace it with --overwrite")
-    table = tables.open(input)
+    table = tables.open(input, fields)
     print_text(f"table      {input}: {describe_reading(table, fields)}", err=True)
     started = time.perf_counter()
     try:
@@ -241,7 +242,8 @@ def _rank_texts(
     if tagger.features_ is None:
         found = tagger.rank(read_features(input, n_features=tagger.fitted().n_features), **how)
     else:
-        texts = gather(tables.open(input), tables.fields(tagger.fields_).unlabelled()).texts
+        fields = tables.fields(tagger.fields_).unlabelled()
+        texts = gather(tables.open(input, fields), fields).texts
         found = tagger.rank(texts, min_known=min_known, **how)
     return found  # type: ignore[no-any-return]
 

@@ -9,6 +9,7 @@ import typer
 
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     IdFieldOption,
     LabelDelimiterOption,
@@ -67,6 +68,7 @@ def command(
     id_field: IdFieldOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
 ) -> None:
     """Write a page about a model: all measures with intervals, rare labels, each label, mistakes with examples.
 
@@ -78,7 +80,9 @@ def command(
     from umpteen.reporting.page import labels_csv, render
 
     refuse_unwritable(output, per_label, inputs=[test])
-    tables = TableOptions(format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter)
+    tables = TableOptions(
+        format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter, csv_quote
+    )
     numbers = {"format": format, "labels": labels, "one_based": one_based, "threads": threads}
     how = {"k": parse_cuts(k), "threshold": parse_number(threshold), "threads": threads, "A": a, "B": b}
     found = examine(model, test, tables, numbers, how, ids=True)

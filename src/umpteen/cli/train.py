@@ -13,6 +13,7 @@ import typer
 from umpteen.cli.completion import complete_method
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     IdFieldOption,
     LabelDelimiterOption,
@@ -124,6 +125,7 @@ def command(
     id_field: IdFieldOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
     features: Annotated[
         list[str] | None,
         typer.Option(
@@ -203,7 +205,9 @@ def command(
     with nullcontext(model) if dry_run else replacing(model, overwrite) as place:
         if texts:
             refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
-            tables = TableOptions(format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter)
+            tables = TableOptions(
+                format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter, csv_quote
+            )
             how = "auto" if calibration is None else parse_number(calibration)
             tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
                 keep_rows=keep_rows, vocabulary=_read_vocabulary(vocabulary, language)

@@ -10,6 +10,7 @@ import typer
 from umpteen.cli.completion import complete_method
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     FieldsOfOption,
     LabelDelimiterOption,
@@ -81,6 +82,7 @@ def command(
     label_delimiter: LabelDelimiterOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
     fields_of: FieldsOfOption = None,
 ) -> None:
     """Find good settings for a method by trying them on held-out training rows. Without --method one is chosen first.
@@ -106,7 +108,9 @@ def command(
     tagger = features = fields = None
     if is_corpus(train, format):
         refuse_for_texts(labels=labels, one_based=one_based)
-        tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
+        tables = TableOptions(
+            format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote
+        )
         corpus = read_texts(train, tables, known_fields(fields_of), err=json == "-")
         fields = corpus.fields
         tagger = Tagger(method)

@@ -16,7 +16,7 @@ there is one. What is wrong is refused with file, line and field.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from umpteen.data.tables.columnar import import_pyarrow
 from umpteen.data.tables.fields import Fields, Record, show
 from umpteen.data.tables.lines import iter_json_lines
 from umpteen.data.tables.reading import FORMATS, Table, check_format, format_of_table, open_table
+from umpteen.data.tables.sniffing import Written
 from umpteen.errors import DataError, ParamError
 
 __all__ = ["FORMATS", "Corpus", "Record", "format_of_table", "iter_corpus", "iter_json_lines", "read_corpus"]
@@ -75,6 +76,7 @@ def read_corpus(
     format: str | None = None,
     encoding: str | None = None,
     csv_delimiter: str | None = None,
+    csv_quote: str | None = None,
 ) -> Corpus:
     """Reads texts and their labels into memory.
 
@@ -96,16 +98,19 @@ def read_corpus(
         The field that identifies a row; the same value twice is refused.
     format
         One of jsonl, csv, tsv, annif-tsv, parquet and excel; by default from the file's name.
-    encoding, csv_delimiter
-        How a text file is written, such as "cp1252" and ";"; by default found by looking at it.
+    encoding, csv_delimiter, csv_quote
+        How a text file is written, such as "cp1252", ";" and "'" ("none" if quotes are characters as any others); by
+        default found by looking at it.
 
     Raises
     ------
     DataError
         With file, line, field, rule and value, for anything that is not as it must be.
     """
-    fields = Fields.make(text, labels, label_delimiter, id)
-    return gather(source, fields, format=format, encoding=encoding, csv_delimiter=csv_delimiter)
+    how: Any = {"encoding": encoding, "csv_delimiter": csv_delimiter, "csv_quote": csv_quote}
+    written = Written.make(encoding, csv_delimiter, csv_quote)
+    fields = replace(Fields.make(text, labels, label_delimiter, id), written=written)
+    return gather(source, fields, format=format, **how)
 
 
 def iter_corpus(
@@ -117,11 +122,12 @@ def iter_corpus(
     format: str | None = None,
     encoding: str | None = None,
     csv_delimiter: str | None = None,
+    csv_quote: str | None = None,
 ) -> Iterator[Record]:
     """The rows of a corpus one after the other, for corpora larger than memory; parameters as in `read_corpus`."""
     fields = Fields.make(text, labels, label_delimiter)
-    how: Any = {"format": format, "encoding": encoding, "csv_delimiter": csv_delimiter}
-    return (record for record, _ in _iter_source(source, fields, **how))
+    how: Any = {"encoding": encoding, "csv_delimiter": csv_delimiter, "csv_quote": csv_quote}
+    return (record for record, _ in _iter_source(source, fields, format=format, **how))
 
 
 def gather(source: Any, fields: Fields, **how: Any) -> Corpus:
@@ -147,14 +153,13 @@ def _iter_source(
     fields: Fields,
     *,
     format: str | None = None,
-    encoding: str | None = None,
-    csv_delimiter: str | None = None,
+    **how: Any,
 ) -> Iterator[tuple[Record, Place]]:
     if isinstance(source, Table):
         return _iter_table(source, fields)
     if isinstance(source, (str, Path)) or hasattr(source, "__fspath__"):
         check_format(source, format)
-        return _iter_file(source, fields, format=format, encoding=encoding, csv_delimiter=csv_delimiter)
+        return _iter_file(source, fields, format=format, **how)
     if format is not None:
         raise ParamError(f"format is for files, but the source is a {type(source).__name__}")
     package = type(source).__module__.partition(".")[0]
@@ -174,7 +179,7 @@ Place = tuple[str, Mapping[str, Any]]
 
 
 def _iter_file(path: PathLike, fields: Fields, **how: Any) -> Iterator[tuple[Record, Place]]:
-    yield from _iter_table(open_table(path, **how), fields)
+    yield from _iter_table(open_table(path, usual=fields.written, **how), fields)
 
 
 def _iter_table(table: Table, fields: Fields) -> Iterator[tuple[Record, Place]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from umpteen.data.files import PathLike
 from umpteen.data.tables.fields import Fields
-from umpteen.data.tables.lines import iter_json_lines
+from umpteen.data.tables.reading import Table, open_table
 from umpteen.errors import DataError
 
 _SOME = ("accepted", "rejected", "added")
@@ -70,9 +70,11 @@ class Correction:
         return cls(text, right, wrong)
 
 
-def read_corrections(path: PathLike, fields: Fields | None = None) -> list[Correction]:
+def read_corrections(source: PathLike | Table, fields: Fields | None = None) -> list[Correction]:
     """The corrections in a file of JSON lines, compressed or not. `fields` are those of records."""
-    return [Correction.from_json(_join(row, fields, where), where) for where, row in iter_json_lines(path)]
+    table = source if isinstance(source, Table) else open_table(source, format="jsonl")
+    places = ((table.where(number), row) for number, row in table)
+    return [Correction.from_json(_join(row, fields, where), where) for where, row in places]
 
 
 def _join(row: Any, fields: Fields | None, where: str) -> Any:

@@ -100,10 +100,11 @@ def label_file(
     ...     print(pathlib.Path(folder, "out.csv").read_text().split()[0])
     id,text,label_1,probability_1,unknown_words
     """
-    table = source if isinstance(source, Table) else open_table(source)
+    known = fields or tagger.fields_ or Fields.make()
+    table = source if isinstance(source, Table) else open_table(source, usual=known.written)
     chosen = target_format(target, format, table.format)
     refuse_target(table.path, target, overwrite)
-    fields = table.check_fields((fields or tagger.fields_ or Fields.make()).unlabelled())
+    fields = table.check_fields(known.unlabelled())
     model = tagger.fitted()
     if tagger.features_ is None:
         raise ParamError("this model takes rows of numbers, not texts")

@@ -19,12 +19,20 @@ from umpteen.data.tables.reading import (
     SAMPLE,
     SAMPLE_CHARACTERS,
     UnclosedQuoteError,
-    check_delimiter,
     parse_csv,
     read_header,
     to_row,
 )
-from umpteen.data.tables.sniffing import Dialect, find_delimiter, find_encoding, find_quote, refuse_binary, skip_sep
+from umpteen.data.tables.sniffing import (
+    Dialect,
+    Written,
+    check_delimiter,
+    find_delimiter,
+    find_encoding,
+    find_quote,
+    refuse_binary,
+    skip_sep,
+)
 from umpteen.data.tables.writing import make_writer
 from umpteen.errors import DataError, ParamError
 from umpteen.labelling.labeller import Labelled, Labeller
@@ -50,9 +58,11 @@ class Cursor:
     delimiter: str
     line: int
 
-    def __post_init__(self) -> None:
-        if self.encoding not in ENCODINGS:
-            raise ParamError(f"encoding must be one of {', '.join(ENCODINGS)}, but is {self.encoding!r:.50}")
+    def check(self, usual: Written) -> None:
+        """Refuses what a client may have made up. `usual` is how the model's tables are written."""
+        known = ENCODINGS if usual.encoding in (None, *ENCODINGS) else (*ENCODINGS, usual.encoding)
+        if self.encoding not in known:
+            raise ParamError(f"encoding must be one of {', '.join(map(str, known))}, but is {self.encoding!r:.50}")
         check_delimiter(self.delimiter)
 
 
@@ -112,16 +122,19 @@ def label_piece(
         As for `label_file`.
     """
     labeller = Labeller(tagger, layout, how, escape_formulas=escape_formulas, language=language)
+    usual = Written() if tagger.fields_ is None else tagger.fields_.written
     first = cursor is None
     if cursor is None:
-        cursor = _find_header(data, name, last)
+        cursor = _find_header(data, name, last, usual)
         if cursor is None:
             return Piece("", 0, None, labeller.done)
     elif not 0 < cursor.header_bytes <= len(data):
         raise ParamError(
             f"header_bytes must be from 1 to {len(data)}, the size of the piece, but is {cursor.header_bytes}"
         )
-    reader = _Reader(data, cursor, name, last)
+    else:
+        cursor.check(usual)
+    reader = _Reader(data, cursor, name, last, usual)
     fields = (fields or tagger.fields_ or Fields.make()).unlabelled()
     fields = fields.check_columns(reader.columns, f"{name}:1")
     rows, consumed, line = reader.take(most_rows)
@@ -158,14 +171,14 @@ def label_piece(
     return Piece(out.getvalue().decode(), consumed, after, labeller.done)
 
 
-def _find_header(data: bytes, name: str, last: bool) -> Cursor | None:
+def _find_header(data: bytes, name: str, last: bool, usual: Written) -> Cursor | None:
     """Where the header ends and how the table is written; None if the header may go on."""
     refuse_binary(name, data)
-    encoding = find_encoding(data[:SAMPLE])
+    encoding = find_encoding(data[:SAMPLE], usual.encoding)
     lines = list(decode_lines(name, [data], encoding, whole=last))
     named, own = skip_sep(lines)
-    delimiter = named or find_delimiter("".join(own)[:SAMPLE_CHARACTERS])
-    dialect = Dialect(delimiter, find_quote(own[0] if own else "", delimiter), encoding)
+    delimiter = named or find_delimiter("".join(own)[:SAMPLE_CHARACTERS], usual.delimiter)
+    dialect = Dialect(delimiter, find_quote(own[0] if own else "", delimiter, usual.quote), encoding)
     first = 1 + len(lines) - len(own)
     rows = parse_csv(name, own, dialect, first)
     try:
@@ -180,18 +193,30 @@ def _find_header(data: bytes, name: str, last: bool) -> Cursor | None:
     if second is None and not last:
         return None
     n_lines = len(lines) if second is None else second[0] - 1
-    size = len("".join(lines[:n_lines]).encode(encoding))
+    size = _size("".join(lines[:n_lines]), data, encoding, name)
     return Cursor(size if second is not None else len(data), encoding, delimiter, n_lines + 1)
+
+
+def _size(text: str, data: bytes, encoding: str, name: str) -> int:
+    """The bytes that a text took at the beginning of some data."""
+    encoded = text.encode(encoding)
+    if encoding not in ENCODINGS and not data.startswith(encoded):
+        raise DataError(
+            f"{name}: {encoding} has several ways to write some character of it, so that it cannot be labelled piece "
+            "by piece; save it as UTF-8"
+        )
+    return len(encoded)
 
 
 class _Reader:
     """The rows after the header."""
 
-    def __init__(self, data: bytes, cursor: Cursor, name: str, last: bool) -> None:
+    def __init__(self, data: bytes, cursor: Cursor, name: str, last: bool, usual: Written) -> None:
         self._cursor, self._name, self._last = cursor, name, last
         self._data, encoding = data[cursor.header_bytes :], cursor.encoding
         _, head = skip_sep(list(decode_lines(name, [data[: cursor.header_bytes]], encoding)))
-        self.dialect = Dialect(cursor.delimiter, find_quote(head[0] if head else "", cursor.delimiter), encoding)
+        quote = find_quote(head[0] if head else "", cursor.delimiter, usual.quote)
+        self.dialect = Dialect(cursor.delimiter, quote, encoding)
         self.columns = read_header(name, next(parse_csv(name, head, self.dialect), None))
         if encoding == "utf-16":  # the mark that says which of the two stands before the header
             encoding = "utf-16-be" if data.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
@@ -225,4 +250,5 @@ class _Reader:
 
     def size_before(self, line: int) -> int:
         """The bytes of the lines before one, of those that were read."""
-        return len("".join(self._lines[: line - self._cursor.line]).encode(self._encoding))
+        text = "".join(self._lines[: line - self._cursor.line])
+        return _size(text, self._data, self._encoding, self._name)

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from umpteen.data.tables.record_text import FieldText
+from umpteen.data.tables.sniffing import Written
 from umpteen.errors import DataError, ParamError
 from umpteen.nearest import did_you_mean
 
@@ -46,6 +47,8 @@ class Fields:
     labels: tuple[str, ...] | None = None
     delimiter: str | None = None
     id: str | None = None
+    #: How tables are written, as far as somebody has said.
+    written: Written = field(default_factory=Written)
     words: Mapping[str, str] = field(default_factory=lambda: PARAMETERS, compare=False, repr=False)
 
     @classmethod
@@ -73,7 +76,7 @@ class Fields:
         if id is not None and not isinstance(id, str):
             raise ParamError(f"{words['id']} must be the name of a field or None, but is {id!r:.200}")
         names = None if labels is None else (labels,) if isinstance(labels, str) else tuple(dict.fromkeys(labels))
-        return cls(_read_weights(text, words["text"]), names, label_delimiter, id, words)
+        return cls(_read_weights(text, words["text"]), names, label_delimiter, id, words=words)
 
     @property
     def names(self) -> list[str]:
@@ -95,12 +98,13 @@ class Fields:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as a model keeps it."""
-        return {
+        facts = {
             "text": [[name, weight] for name, weight in self.texts.items()],
             "labels": None if self.labels is None else list(self.labels),
             "label_delimiter": self.delimiter,
             "id": self.id,
         }
+        return facts | ({"written": written} if (written := self.written.as_dict()) else {})
 
     @classmethod
     def from_dict(cls, facts: Any) -> Fields:
@@ -113,7 +117,9 @@ class Fields:
         if not all(isinstance(name, str) for name, _ in text) or len({name for name, _ in text}) != len(text):
             raise ParamError(f"text must name each field once, but is {text!r:.100}")
         labels, delimiter, id = facts.get("labels"), facts.get("label_delimiter"), facts.get("id")
-        found = cls.make(dict(text), labels, delimiter, id)
+        found = replace(
+            cls.make(dict(text), labels, delimiter, id), written=Written.from_dict(facts.get("written", {}))
+        )
         for name in [*found.names, delimiter or ""]:
             if len(name) > _LONGEST_NAME:
                 raise ParamError(f"the name of a field must have at most {_LONGEST_NAME} characters")

@@ -21,11 +21,13 @@ from umpteen.data.tables.lines import STANDARD_INPUT, decode_lines, parse_json_l
 from umpteen.data.tables.sniffing import (
     LONGEST_CELL,
     Dialect,
-    check_encoding,
+    Written,
+    could_be,
     find_delimiter,
     find_encoding,
     find_quote,
     long_cells,
+    read_cells,
     refuse_binary,
     skip_sep,
 )
@@ -79,11 +81,13 @@ class Table:
         Their names; None for JSON lines, whose lines may have other fields.
     dialect
         How a text table is written; None for other formats.
+    encoding
+        That of the text; None where there is none.
     n_bytes, bytes_read
         How large the file is, where that says how long reading takes, and how far it was read.
     """
 
-    def __init__(self, path: PathLike, format: str, *, encoding: str | None, dialect: Dialect | None = None) -> None:
+    def __init__(self, path: PathLike, format: str, given: Written, usual: Written) -> None:
         self.path, self.format = path, format
         self.columns: list[str] | None = None
         self.dialect: Dialect | None = None
@@ -91,7 +95,8 @@ class Table:
         self.n_bytes: int | None = None
         self.n_rows: int | None = None
         self.bytes_read = 0
-        self._given, self._encoding = dialect, encoding
+        self.encoding: str | None = None
+        self._given, self._usual = given, usual
         self._rows = self._open()
 
     def __iter__(self) -> Iterator[tuple[int, Row]]:
@@ -123,13 +128,14 @@ class Table:
         if self.format == "excel":
             self.columns, self.n_rows, rows = excel_rows(self.path)
             return rows
-        pieces = self._count(read_pieces(self.path))
+        start, pieces = look(self._count(read_pieces(self.path)))
+        usual = self._usual.encoding
         if self.format == "jsonl":
-            lines = decode_lines(self.path, pieces, self._encoding or "utf-8")
+            self.encoding = self._given.encoding or (usual if usual and could_be(start, usual) else "utf-8")
+            lines = decode_lines(self.path, pieces, self.encoding)
             return _check_objects(self.path, parse_json_lines(self.path, lines))
-        start, pieces = look(pieces)
         refuse_binary(self.path, start)
-        encoding = self._encoding or find_encoding(start)
+        encoding = self.encoding = self._given.encoding or find_encoding(start, usual)
         lines = decode_lines(self.path, pieces, encoding)
         if self.format == "annif-tsv":
             self.dialect, self.columns = Dialect("\t", "", encoding), ["text", ANNIF_CSV]
@@ -155,8 +161,9 @@ class Table:
         lines = chain(first, lines)
         sample = "".join(first)
         header = first[0] if first else ""
-        if self._given is not None:
-            delimiter = self._given.delimiter
+        given, usual = self._given, self._usual
+        if given.delimiter is not None:
+            delimiter = given.delimiter
         elif self.format == "tsv":
             delimiter = "\t"
             cells = header.rstrip("\r\n").split("\t")
@@ -165,15 +172,22 @@ class Table:
                 self.dialect = Dialect("\t", "", encoding)
                 return _annif_rows(self.path, lines)
         else:
-            delimiter = named or find_delimiter(sample)
-        self.dialect = Dialect(delimiter, find_quote(header, delimiter), encoding)
+            delimiter = named or find_delimiter(sample, usual.delimiter, given.quote)
+        quote = find_quote(header, delimiter, usual.quote) if given.quote is None else given.quote
+        self.dialect = Dialect(delimiter, quote, encoding)
         rows = parse_csv(self.path, lines, self.dialect, 2 if named else 1)
         self.columns = read_header(self.path, next(rows, None))
         return _to_rows(self.path, self.columns, rows)
 
 
 def open_table(
-    path: PathLike, *, format: str | None = None, encoding: str | None = None, csv_delimiter: str | None = None
+    path: PathLike,
+    *,
+    format: str | None = None,
+    encoding: str | None = None,
+    csv_delimiter: str | None = None,
+    csv_quote: str | None = None,
+    usual: Written | None = None,
 ) -> Table:
     """Opens a table. What is not given is found by looking at the file: `Table.dialect` says what was found.
 
@@ -183,25 +197,16 @@ def open_table(
         A file, or "-" for standard input, which needs a format.
     format
         One of jsonl, csv, tsv, annif-tsv, parquet and excel; by default from the file's name.
-    encoding, csv_delimiter
-        How a text table is written.
+    encoding, csv_delimiter, csv_quote
+        How a text table is written; csv_quote="none" if quotes are characters as any others.
+    usual
+        How tables such as this are written, for what looking does not show.
     """
     chosen = check_format(path, format)
-    if encoding is not None:
-        encoding = check_encoding(encoding, "encoding")
-    dialect = None
-    if csv_delimiter is not None:
-        if chosen not in ("csv", "tsv"):
-            raise ParamError(f"csv_delimiter is for csv and tsv, but the format is {chosen}")
-        dialect = Dialect(check_delimiter(csv_delimiter))
-    return Table(path, chosen, encoding=encoding, dialect=dialect)
-
-
-def check_delimiter(delimiter: str) -> str:
-    found = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
-    if not isinstance(found, str) or len(found) != 1 or found in '"\r\n\0':
-        raise ParamError(f"csv_delimiter must be one character such as ; or tab, but is {delimiter!r:.100}")
-    return found
+    for name, value in (("csv_delimiter", csv_delimiter), ("csv_quote", csv_quote)):
+        if value is not None and chosen not in ("csv", "tsv"):
+            raise ParamError(f"{name} is for csv and tsv, but the format is {chosen}")
+    return Table(path, chosen, Written.make(encoding, csv_delimiter, csv_quote), usual or Written())
 
 
 def look(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
@@ -270,7 +275,7 @@ def parse_csv(
     """The rows of a CSV file that are not blank, each with the number of its first line; they are counted from
     `first` on."""
     lines = _refuse_nul(path, lines, first)
-    reader = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote, strict=True)
+    reader = read_cells(lines, dialect.delimiter, dialect.quote)
     problem: csv.Error | None = None
     more = True
     while more:
