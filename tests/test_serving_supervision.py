@@ -12,8 +12,10 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -251,6 +253,71 @@ def test_whatever_takes_the_place_of_a_model(two, tmp_path):
             thread.join()
         assert server.stop() == 0
     assert set(seen) == set(versions.items()), seen
+
+
+def change_manifest(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    manifest = json.loads((path / "manifest.json").read_text())
+    change(manifest)
+    (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+def never_match(path: Path) -> None:
+    """A pattern over which `re` would think for ever, without letting go of Python's lock."""
+    evil = {"token_pattern": "(?:|(?:)){60}x"}
+    change_manifest(path, lambda manifest: manifest["parts"]["vocabulary"]["scalars"]["tfidf"].update(evil))
+
+
+def empty_array(path: Path) -> None:
+    (path / "shard-00000" / "bias.npy").write_bytes(b"")
+    entry = {"bytes": 0}
+    change_manifest(path, lambda manifest: manifest["parts"]["shard-00000"]["arrays"]["bias"].update(entry))
+
+
+def put(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def replace(path: Path) -> None:
+        (path / name).unlink()
+        make(path / name)
+
+    return replace
+
+
+HOSTILE = {
+    "token_pattern": never_match,
+    r"bias\.npy: must be a regular file, but is a pipe": put("shard-00000/bias.npy", os.mkfifo),
+    r"manifest\.json: must be a regular file, but is a pipe": put("manifest.json", os.mkfifo),
+    r"bias\.npy: must be a regular file, but is a link": put(
+        "shard-00000/bias.npy", lambda file: file.symlink_to("/dev/zero")
+    ),
+    r"arrays\.bias\.bytes must be \d+, but is 0": empty_array,
+}
+
+
+@pytest.mark.slow
+def test_hostile_files_under_a_running_server(two, tmp_path):
+    """They would hang whoever ran or read them: the server answers as before, at once, says why, and ends on SIGTERM
+    with the last of them still there."""
+    sea, _ = two
+    path = tmp_path / "m"
+    shutil.copytree(sea, path)
+    with serving(str(path), "--watch", "0.2", "--grace", "5") as server, server.client() as client:
+        client.timeout = 5
+        for number, (reason, damage) in enumerate(HOSTILE.items()):
+            new = tmp_path / f"new {number}"
+            shutil.copytree(sea, new)
+            damage(new)
+            path.rename(tmp_path / f"old {number}")
+            new.rename(path)
+
+            def refused(reason: str = reason) -> bool:
+                assert client.get("/healthz").json() == {"status": "ok"}
+                assert ask(client) == ("sea", digest(sea))
+                return bool(server.logged(f"m: the changed model cannot be used.*{reason}"))
+
+            assert wait_for(refused), (reason, server.lines)
+            assert wait_for(lambda: client.get("/readyz").json().get("failed_reloads"), 5)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 5 + 5  # the grace, and a busy machine
 
 
 @pytest.mark.slow

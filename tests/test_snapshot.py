@@ -100,6 +100,19 @@ def test_special_files_are_refused_at_once(one, kind, name):
     assert done.stdout.splitlines() == [f"{one / name}: must be a regular file, but is {kind}"] * 2, done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["manifest.json", "shard-00001/weights.npy"])
+def test_inspect_refuses_them_at_once_too(one, name):
+    (one / name).unlink()
+    os.mkfifo(one / name)
+    command = [sys.executable, "-c", "from umpteen.cli.main import main; main()", "inspect", str(one)]
+    for more in ([], ["--checksums"]):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1
+        assert done.stderr.strip() == f"error: {one / name}: must be a regular file, but is a pipe"
+
+
 def test_a_device_is_refused(one, tmp_path):
     file = one / "shard-00000" / "bias.npy"
     file.unlink()
