@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import resource
 import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,18 @@ from umpteen.serving.connections import share_descriptors
 from umpteen.serving.hosts import Hosts
 from umpteen.serving.settings import Settings
 
-from .serving import HEALTH, connect, exchange, listening, read_all, serving, status_of, wait_for
+from .serving import (
+    HEALTH,
+    Process,
+    children_of,
+    connect,
+    exchange,
+    listening,
+    read_all,
+    serving,
+    status_of,
+    wait_for,
+)
 
 pytestmark = pytest.mark.process
 
@@ -380,6 +394,86 @@ def test_descriptors_are_shared_out():
     assert backlog >= 16
 
 
+@contextlib.contextmanager
+def watched(process: Process):
+    """The health and memory of a server meanwhile, as somebody new sees them: (seconds, MB) of each look."""
+    pid, stop, seen = children_of(process.process.pid)[0], threading.Event(), [(0.0, 0)]
+
+    def look() -> None:
+        while not stop.wait(0.02):
+            began = time.monotonic()
+            well = healthy(process.port)  # within 30 s, or an error
+            seen.append((time.monotonic() - began if well else float("inf"), memory_of(pid)))
+
+    before = memory_of(pid)
+    with ThreadPoolExecutor(1) as thread:
+        looking = thread.submit(look)
+        try:
+            yield seen
+        finally:
+            stop.set()
+            looking.result()
+    seen[:] = [(seconds, memory - before) for seconds, memory in seen[1:]]
+
+
+def answer_while_sending(port: int, pieces: Iterable[bytes]) -> bytes:
+    """For what is so large that the server ends the connection before all is sent."""
+    with connect(port) as connection, ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(read_all, connection)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            for piece in pieces:
+                connection.sendall(piece)
+        try:
+            return reading.result()
+        except ConnectionResetError:
+            return b""  # it was there, but the end came first
+
+
+@pytest.mark.measured("memory")
+@pytest.mark.parametrize(
+    ("pieces", "status"),
+    [
+        ([HEAD, b"a: ", *[b"b" * 1_000_000] * 96], 431),
+        ([HEAD, *[b"a: b\r\n" * 100_000] * 17], 431),
+        ([b"GET /", *[b"a" * 1_000_000] * 32], 414),
+    ],
+    ids=["a header of 96 MB", "10 MB of headers", "a URL of 32 MB"],
+)
+def test_enormous_heads_take_little_memory(served_models, pieces, status):
+    with serving(served_models["tags"]) as process:
+        with watched(process) as seen, ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: answer_while_sending(process.port, pieces), range(12)))
+        statuses = Counter(status_of(answer) for answer in answers if answer)
+        assert set(statuses) == {status}
+        assert process.metric(rf'umpteen_requests_total\{{route="other",status="{status}"\}}') == 12
+    assert max(seen)[0] < 30
+    assert max(memory for _, memory in seen) < 60  # 23 MB as measured; unbounded, hundreds
+
+
+@pytest.mark.measured("memory")
+def test_thousands_of_silent_connections_take_little_memory_and_end(served_models):
+    """3,000 at once, half of them with half a header; all are let in, and none stays."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 8_000:
+        pytest.skip(f"needs 8,000 open files, but the limit is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4_000), hard))
+    most = ("--max-connections", "3500", "--max-connections-per-client", "3500")
+    try:
+        with serving(served_models["tags"], *most, "--timeout", "10") as process:
+            with watched(process) as seen, contextlib.ExitStack() as opened:
+                crowd = [opened.enter_context(connect(process.port)) for _ in range(3000)]
+                for connection in crowd[::2]:
+                    connection.sendall(HEAD)
+                assert wait_for(lambda: process.metric("umpteen_connections") > 2000)
+                assert wait_for(lambda: process.metric("umpteen_connections") < 10)
+                statuses = Counter(read_all(connection)[9:12] for connection in crowd)
+            assert statuses == {b"408": 1500, b"": 1500}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert max(seen)[0] < 30
+    assert max(memory for _, memory in seen) < 60  # 10 MB as measured
+
+
 # --- who never reads -----------------------------------------------------------------------------------------------
 
 
@@ -404,8 +498,6 @@ def memory_of(pid: int) -> int:
 @pytest.mark.parametrize("numbers", [1_900_000, 30_000])
 def test_numbers_that_are_short_to_write_and_large_in_memory_are_bounded(served_models, numbers):
     """Two bytes of a body become 32 bytes of a list."""
-    from .serving import children_of
-
     body = b'{"features":[' + b"0," * numbers + b"0]}"
     ask = b"POST /v1/suggest HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     ask += b"content-length: %d\r\n\r\n%b" % (len(body), body)
@@ -432,8 +524,6 @@ def test_numbers_that_are_short_to_write_and_large_in_memory_are_bounded(served_
 @pytest.mark.slow
 def test_clients_that_never_read_hold_little_and_not_for_long(wordy):
     """Each asks for 20 MB and reads nothing."""
-    from .serving import children_of
-
     documents = [{"text": "common word1"}] * 150
     body = json.dumps({"documents": documents, "top_k": 600}).encode()
     ask = b"POST /v1/suggest-batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
