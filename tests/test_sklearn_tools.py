@@ -3,9 +3,11 @@ cooking."""
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -38,6 +40,7 @@ from sklearn.svm import LinearSVC
 
 import umpteen
 from umpteen.data.matrix import as_csr
+from umpteen.data.tensors import from_tensor
 from umpteen.errors import DataError, NotFittedError, ParamError
 
 from .conftest import data_root
@@ -258,38 +261,118 @@ class Tensor:
         return self.array.__dlpack_device__()
 
 
-class SparseTensor:
-    """A sparse tensor with the parts that PyTorch's have."""
+class TorchTensor(Tensor):
+    """A tensor with what PyTorch's have: the methods of every layout, which fail for those of another."""
 
-    layout, is_sparse = "csr", False
+    def __init__(self, array, layout="strided", device="cpu"):
+        super().__init__(array)
+        self.shape, self.layout, self.device = array.shape, f"torch.{layout}", SimpleNamespace(type=device)
 
-    def __init__(self, matrix):
-        self.matrix, self.shape = matrix, matrix.shape
+    def __array__(self, dtype=None, copy=None):
+        if self.layout != "torch.strided":
+            raise TypeError(f"can't convert {self.layout} layout tensor to numpy. Use Tensor.to_dense() first.")
+        return np.asarray(self.array, dtype)
 
-    def crow_indices(self):
-        return Tensor(self.matrix.indptr)
+    def detach(self):
+        return self
 
-    def col_indices(self):
-        return Tensor(self.matrix.indices)
+    coalesce = detach
+
+    def is_floating_point(self):
+        return self.array.dtype.kind == "f"
+
+    def element_size(self):
+        return self.array.dtype.itemsize
+
+    def float(self):
+        return TorchTensor(self.array.astype(np.float32))
+
+    def sparse_dim(self):
+        return 2
+
+    def part(self, name, *layouts):
+        if self.layout.removeprefix("torch.") not in layouts:
+            raise RuntimeError(f"{name} expected sparse tensor layout but got {self.layout}")
+        return TorchTensor(getattr(self.array, name))
 
     def values(self):
-        return Tensor(self.matrix.data)
+        return self.part("data", "sparse_csr", "sparse_csc", "sparse_coo")
+
+    def crow_indices(self):
+        return self.part("indptr", "sparse_csr")
+
+    def col_indices(self):
+        return self.part("indices", "sparse_csr")
+
+    def ccol_indices(self):
+        return self.part("indptr", "sparse_csc")
+
+    def row_indices(self):
+        return self.part("indices", "sparse_csc")
+
+    def indices(self):
+        assert self.layout == "torch.sparse_coo"
+        return TorchTensor(np.vstack([self.array.row, self.array.col]))
+
+
+def forms_of_torch(X):
+    """A matrix as PyTorch has it, by layout; without PyTorch, as objects that offer what its tensors do."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return {
+            "strided": TorchTensor(X.toarray()), "sparse_csr": TorchTensor(X, "sparse_csr"),
+            "sparse_csc": TorchTensor(X.tocsc(), "sparse_csc"), "sparse_coo": TorchTensor(X.tocoo(), "sparse_coo"),
+            "float16": TorchTensor(X.toarray().astype(np.float16)),
+        }  # fmt: skip
+    parts = (torch.from_numpy(part) for part in (X.indptr, X.indices, X.data))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that its sparse tensors are new, and not checked
+        dense, csr = torch.from_numpy(X.toarray()), torch.sparse_csr_tensor(*parts, X.shape)
+        return {
+            "strided": dense, "sparse_csr": csr, "sparse_csc": dense.to_sparse_csc(),
+            "sparse_coo": dense.to_sparse_coo(), "float16": dense.half(), "float64": dense.double(),
+            "with a gradient": dense.clone().requires_grad_(),
+        }  # fmt: skip
 
 
 def test_tensors_train_the_same_model(rows):
     X, Y = rows
+    X = sp.csr_matrix(X.toarray().astype(np.float16).astype(np.float32))
     known = umpteen.DiSMEC().fit(X, Y)
-    for given, labels in (
-        (Tensor(X.toarray()), Tensor(Y.toarray())),
-        (SparseTensor(X), SparseTensor(Y)),
-        (sp.csr_array(X), sp.csr_array(Y)),
-    ):
-        svm = umpteen.DiSMEC().fit(given, labels)
-        assert np.array_equal(svm.coef_.toarray(), known.coef_.toarray())
-        assert np.array_equal(svm.decision_function(given), known.decision_function(X))
-    kept = as_csr(SparseTensor(X), "X")
+    tagged = umpteen.Tagger("centroid", "precomputed", calibration=0).fit(X, Y)
+    forms = {"dlpack": Tensor(X.toarray()), "array": sp.csr_array(X)} | forms_of_torch(X)
+    labels = {"dlpack": Tensor(Y.toarray()), "array": sp.csr_array(Y)} | forms_of_torch(Y)
+    for form, given in forms.items():
+        svm = umpteen.DiSMEC().fit(given, labels[form])
+        assert np.array_equal(svm.coef_.toarray(), known.coef_.toarray()), form
+        assert np.array_equal(svm.decision_function(given), known.decision_function(X)), form
+        assert svm.score(given, labels[form]) == known.score(X, Y), form
+        assert sp.issparse(svm.predict(given)) == (form.startswith("sparse") or form == "array"), form
+        tagger = umpteen.Tagger("centroid", "precomputed", calibration=0).fit(given, labels[form])
+        assert np.array_equal(tagger.model_.decision_function(given), tagged.model_.decision_function(X)), form
+        assert type(tagger.predict(given)) is type(svm.predict(given)), form
+
+
+def test_compressed_tensors_share_their_memory(rows):
+    X, _ = rows
+    kept = as_csr(forms_of_torch(X)["sparse_csr"], "X")
     assert np.shares_memory(kept.data, X.data)
     assert np.shares_memory(kept.indices, X.indices)
+    dense = X.toarray()
+    assert np.shares_memory(from_tensor(Tensor(dense), "X"), dense)
+
+
+def test_classes_weights_and_blocks_may_be_tensors(rows, classes):
+    X, y = classes[0], np.unique(classes[1], return_inverse=True)[1]
+    assert np.array_equal(umpteen.Centroid().fit(X, Tensor(y)).predict(X), umpteen.Centroid().fit(X, y).predict(X))
+    X, Y = rows
+    forms, dense = forms_of_torch(X), X.toarray()[:, :20]
+    joined = umpteen.Centroid().fit((X, dense), Y)
+    given = umpteen.Centroid().fit((forms["sparse_csr"], Tensor(dense)), Y)
+    assert np.array_equal(given.decision_function((X, dense)), joined.decision_function((X, dense)))
+    model = umpteen.TrainedModel.from_weights(forms["sparse_csr"])
+    assert np.array_equal(model.decision_function(X), umpteen.TrainedModel.from_weights(X).decision_function(X))
 
 
 def test_broken_tensors_are_refused(rows):
@@ -297,14 +380,18 @@ def test_broken_tensors_are_refused(rows):
     broken = X.copy()
     broken.indices = broken.indices + X.shape[1]
     with pytest.raises(DataError, match="X's indices must be in"):
-        umpteen.DiSMEC().fit(SparseTensor(broken), Y)
+        umpteen.DiSMEC().fit(TorchTensor(broken, "sparse_csr"), Y)
 
     class Elsewhere(Tensor):
         def __dlpack__(self, **options):
             raise BufferError("the tensor is on another device")
 
-    with pytest.raises(DataError, match="X is a tensor that cannot be read in place; move it to the CPU"):
+    with pytest.raises(DataError, match=r"X is a tensor that cannot be read in place; is it on the CPU\? the"):
         umpteen.DiSMEC().fit(Elsewhere(X.toarray()), Y)
+    with pytest.raises(DataError, match="X must be a tensor on the CPU, but is on"):
+        umpteen.DiSMEC().fit(TorchTensor(X.toarray(), device="cuda"), Y)
+    with pytest.raises(DataError, match=r"whose layout is one of strided, .* its layout sparse_bsr"):
+        umpteen.DiSMEC().fit(TorchTensor(X.tobsr(), "sparse_bsr"), Y)
 
 
 def test_relations_of_duckdb(rows):

@@ -15,6 +15,7 @@ from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.tables.fields import Fields
+from umpteen.data.targets import is_array
 from umpteen.engines.base import Engine
 from umpteen.errors import DataError, ModelCorruptError, ParamError, not_fitted
 from umpteen.evaluation.calibration import Reliability
@@ -535,7 +536,7 @@ class Tagger(TaggerParameters):
         `suggest` says which labels those are."""
         if self._form is not None and self._form.form.kind == "classes":
             top_k, threshold = 1, None
-        found = self.suggest(list(texts) if not hasattr(texts, "shape") else texts, top_k, threshold)
+        found = self.suggest(texts if is_array(texts) else list(texts), top_k, threshold)
         names = [[name for name, _ in row] for row in found]
         return names if self._form is None else self._form.from_lists(names)
 

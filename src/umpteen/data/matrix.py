@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen.data.blocks import is_pair, join_blocks
+from umpteen.data.tensors import from_tensor, unchecked
 from umpteen.errors import DataError, MissingExtraError
 
 Csr = sp.csr_matrix[Any]
@@ -49,6 +50,8 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     values
         False for label matrices: stored entries become 1, stored zeros vanish.
     """
+    if values and isinstance(matrix, tuple) and len(matrix) == 2:
+        matrix = tuple(from_tensor(block, name) for block in matrix)
     if values and is_pair(matrix):
         matrix = _join_pair(matrix[0], matrix[1], name)
     if hasattr(matrix, "sparse") and hasattr(matrix.sparse, "to_coo"):  # a pandas table of sparse columns
@@ -63,6 +66,8 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
             matrix = np.asarray(matrix)
         except ValueError as error:
             raise DataError(f"{name} must be a matrix, but its rows differ in length") from error
+        except TypeError as error:
+            raise DataError(f"{name} must be a matrix, but is none: {error}") from error
         if matrix.ndim != 2:
             raise DataError(
                 f"{name} must have two dimensions, but has {matrix.ndim}. "
@@ -130,22 +135,6 @@ def _join_pair(sparse: Any, dense: Any, name: str) -> Csr:
     if sparse.shape[1] + dense.shape[1] > INT32_MAX:
         raise DataError(f"{name} may have at most {INT32_MAX} columns")
     return make_csr(data, indices, indptr, (sparse.shape[0], sparse.shape[1] + dense.shape[1]))
-
-
-def from_tensor(tensor: Any, name: str) -> Any:
-    """A tensor of another library as a NumPy array or a sparse one, without a copy: dense by DLPack, or with the
-    parts that PyTorch's sparse ones have. Anything else as it is."""
-    try:
-        if hasattr(tensor, "crow_indices"):
-            parts = [np.from_dlpack(part()) for part in (tensor.values, tensor.col_indices, tensor.crow_indices)]
-            return _unchecked_csr(parts[0], parts[1], parts[2], tuple(tensor.shape))
-        if hasattr(tensor, "to_sparse_csr") and getattr(tensor, "is_sparse", False):
-            return from_tensor(tensor.to_sparse_csr(), name)
-        if hasattr(tensor, "__dlpack__") and not hasattr(tensor, "__array__"):
-            return np.from_dlpack(tensor)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise DataError(f"{name} is a tensor that cannot be read in place; move it to the CPU: {error}") from error
-    return tensor
 
 
 def from_arrow(table: Any, name: str) -> NDArray[Any]:
@@ -236,7 +225,8 @@ def _from_lil(matrix: Any, name: str) -> Csr:
     indices = np.fromiter((operator.index(i) for row in matrix.rows for i in row), np.int64, sum(lengths))
     data = np.fromiter((value for row in matrix.data for value in row), matrix.dtype, sum(lengths))
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-    return _unchecked_csr(data, indices, indptr, matrix.shape)
+    csr: Csr = unchecked(sp.csr_matrix, data, indices, indptr, shape=matrix.shape)
+    return csr
 
 
 def _from_dok(matrix: Any, name: str) -> Csr:
@@ -262,7 +252,7 @@ def _from_bsr(matrix: Any, name: str) -> Csr:
     blocks = (matrix.shape[0] // max(rows, 1), matrix.shape[1] // max(columns, 1))
     if (blocks[0] * rows, blocks[1] * columns) != matrix.shape or n != len(matrix.indices):
         raise ValueError("its blocks must fill it")
-    outline = _unchecked_csr(np.ones(n, np.float32), matrix.indices, matrix.indptr, blocks)
+    outline = unchecked(sp.csr_matrix, np.ones(n, np.float32), matrix.indices, matrix.indptr, shape=blocks)
     _check_sparse(outline, f"the outline of {name}")
     csr: Csr = sp.csr_matrix(matrix)
     return csr
@@ -270,13 +260,6 @@ def _from_bsr(matrix: Any, name: str) -> Csr:
 
 #: Formats that are turned into CSR before anything of SciPy's looks at them.
 _RARE = {"lil": _from_lil, "dok": _from_dok, "dia": _from_dia, "bsr": _from_bsr}
-
-
-def _unchecked_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Csr:
-    """Arrays as they are, to be looked at."""
-    matrix: Csr = sp.csr_matrix(shape, dtype=np.float32)  # type: ignore[arg-type]
-    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
-    return matrix
 
 
 def _check_indices(matrix: Any, name: str) -> None:

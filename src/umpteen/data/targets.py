@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_matrix
-from umpteen.data.matrix import Csr, as_csr, check_type, from_arrow, from_tensor, make_csr
+from umpteen.data.matrix import Csr, as_csr, check_type, from_arrow, make_csr
+from umpteen.data.tensors import from_tensor
 from umpteen.errors import DataError
 
 #: The most cells of a dense matrix of rows x labels: half a gigabyte of 32-bit numbers.
@@ -37,12 +38,14 @@ class TargetForm:
             return self._encode_classes(targets, n_labels)
         if self.kind == "lists" and self.names is not None and not sp.issparse(targets):
             ids = {name: i for i, name in enumerate(self.names)}
-            rows = [[ids.setdefault(name, len(ids)) for name in row] for row in check_label_lists(targets)]
+            rows = [
+                [ids.setdefault(name, len(ids)) for name in row] for row in check_label_lists(plain_values(targets))
+            ]
             return to_label_matrix(rows, len(ids))
-        return as_csr(_values(targets), "Y", n_labels, values=False)
+        return as_csr(plain_values(targets), "Y", n_labels, values=False)
 
     def _encode_classes(self, targets: Any, n_labels: int) -> Csr:
-        given = _one_dimension(np.asarray(_values(targets)))
+        given = _one_dimension(np.asarray(plain_values(targets)))
         ids = np.searchsorted(self.classes, given).clip(max=len(self.classes) - 1)
         known = self.classes[ids] == given
         return _one_hot(np.where(known, ids, n_labels), n_labels + int(not known.all()))
@@ -63,7 +66,7 @@ def read_targets(targets: Any) -> tuple[TargetForm, Csr]:
     if sp.issparse(targets):
         return TargetForm("sparse"), as_csr(targets, "Y", values=False)
     names = column_names(targets)
-    values = _values(targets)
+    values = plain_values(targets)
     if sp.issparse(values):
         return TargetForm("sparse"), as_csr(values, "Y", values=False)
     if _holds_names(values):
@@ -92,7 +95,7 @@ def column_names(table: Any) -> NDArray[Any] | None:
     return np.array(names, object)
 
 
-def _values(targets: Any) -> Any:
+def plain_values(targets: Any) -> Any:
     """The values of a table or a series; anything else as it is."""
     if hasattr(targets, "to_numpy"):
         return targets.to_numpy()
@@ -100,6 +103,12 @@ def _values(targets: Any) -> Any:
         return from_arrow(targets, "Y")
     tensor = from_tensor(targets, "Y")
     return tensor if sp.issparse(tensor) or isinstance(tensor, np.ndarray) else targets
+
+
+def is_array(targets: Any) -> bool:
+    """Whether these are labels in the form of an array, matrix, table or tensor, not a list or another iterable."""
+    kinds = ("to_numpy", "__array__", "__dlpack__", "__arrow_c_stream__", "__arrow_c_array__")
+    return sp.issparse(targets) or any(hasattr(targets, kind) for kind in kinds)
 
 
 def _holds_names(values: Any) -> bool:

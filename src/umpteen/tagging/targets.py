@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from umpteen.data.label_lists import to_label_matrix
 from umpteen.data.matrix import Csr
-from umpteen.data.targets import TargetForm, read_targets
+from umpteen.data.targets import TargetForm, is_array, plain_values, read_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +23,7 @@ class LabelForm:
     def to_lists(self, labels: Any) -> list[list[str]]:
         """Other labels of this form as lists of names; a class that was not there in training is called by itself."""
         if self.form.kind == "classes":
-            return [[str(name)] for name in np.asarray(labels).ravel().tolist()]
+            return [[str(name)] for name in np.asarray(plain_values(labels)).ravel().tolist()]
         return _lists(self.form.encode(labels, len(self.names)), self.names)
 
     def from_lists(self, lists: Sequence[Sequence[str]]) -> Any:
@@ -37,11 +36,11 @@ class LabelForm:
 
 def read_labels(labels: Any) -> tuple[LabelForm | None, Iterable[Iterable[str]]]:
     """The labels as lists of names, and their form if it is another."""
-    if not (sp.issparse(labels) or hasattr(labels, "to_numpy") or isinstance(labels, np.ndarray)):
+    if not is_array(labels):
         return None, labels
     form, Y = read_targets(labels)
     if form.kind == "lists":
-        return None, labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+        return None, plain_values(labels)
     names = form.names or [str(i) for i in range(Y.shape[1])]
     return LabelForm(form, names), _lists(Y, names)
 

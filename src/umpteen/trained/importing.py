@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from umpteen import __version__
 from umpteen.data.preprocessing import Preprocessing
+from umpteen.data.tensors import from_tensor
 from umpteen.errors import DataError
 from umpteen.models.linear import LinearShard
 from umpteen.storage.names import Names
@@ -25,6 +26,7 @@ def pack_weights(
     coef: Any, intercept: Any, label_names: Sequence[str] | None, counts: Any, normalize: bool, weight_type: str
 ) -> tuple[dict[str, Any], dict[str, Part], list[Part]]:
     """The header, parts and shards of a model with these weights; see `TrainedModel.from_weights`."""
+    coef = from_tensor(coef, "coef")
     W: Any = coef if sp.issparse(coef) else np.atleast_2d(np.asarray(coef))
     if W.ndim != 2 or 0 in W.shape:
         raise DataError(f"coef must be labels x features, but its shape is {W.shape}")
