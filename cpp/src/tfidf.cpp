@@ -22,9 +22,15 @@ constexpr std::int64_t kFirstSlots = 1 << 4;
 constexpr std::size_t kTermsBetweenChecks = 1 << 16;
 
 template <typename T>
-T load_little_endian(const char* p) {
+T load(const char* p) {
   T value;
   std::memcpy(&value, p, sizeof(T));
+  return value;
+}
+
+template <typename T>
+T load_little_endian(const char* p) {
+  const T value = load<T>(p);
   if constexpr (std::endian::native == std::endian::big) {
     T swapped = 0;
     for (std::size_t i = 0; i < sizeof(T); ++i)
@@ -309,9 +315,52 @@ void for_each_term(const Units& units, const TermRules& rules, Control& control,
   queue.flush();
 }
 
+/// Whether two runs of n bytes are equal; most terms are short, and calling memcmp costs more than comparing them.
+inline bool is_same(const char* a, const char* b, std::size_t n) {
+  if (n > 16) return std::memcmp(a, b, n) == 0;
+  if (n >= 8)  // two loads that may overlap read any 8 to 16 bytes
+    return ((load<std::uint64_t>(a) ^ load<std::uint64_t>(b)) |
+            (load<std::uint64_t>(a + n - 8) ^ load<std::uint64_t>(b + n - 8))) == 0;
+  if (n >= 4)
+    return ((load<std::uint32_t>(a) ^ load<std::uint32_t>(b)) |
+            (load<std::uint32_t>(a + n - 4) ^ load<std::uint32_t>(b + n - 4))) == 0;
+  for (std::size_t i = 0; i < n; ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
+inline bool is_same(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && is_same(a.data(), b.data(), a.size());
+}
+
+/// Sorts items by their ids, which are not negative: byte by byte where they are many.
+template <typename T, typename IdOf>
+void sort_by_id(T* items, std::size_t n, std::vector<T>& scratch, const IdOf& id_of) {
+  constexpr std::size_t kFew = 96;
+  if (n < kFew) {
+    std::sort(items, items + n, [&](const T& a, const T& b) { return id_of(a) < id_of(b); });
+    return;
+  }
+  std::uint32_t highest = 0;
+  for (std::size_t i = 0; i < n; ++i) highest |= static_cast<std::uint32_t>(id_of(items[i]));
+  if (scratch.size() < n) scratch.resize(n);
+  T* from = items;
+  T* to = scratch.data();
+  for (int shift = 0; shift < 32 && (highest >> shift) != 0; shift += 8) {
+    const auto digit = [&](const T& item) { return static_cast<std::uint32_t>(id_of(item)) >> shift & 0xff; };
+    std::array<std::uint32_t, 257> begins{};
+    for (std::size_t i = 0; i < n; ++i) ++begins[digit(from[i]) + 1];
+    for (std::size_t d = 1; d < 256; ++d) begins[d] += begins[d - 1];
+    for (std::size_t i = 0; i < n; ++i) to[begins[digit(from[i])]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != items) std::copy(from, from + n, items);
+}
+
 /// Sorts a row's ids and appends each with its count.
-void append_counts(std::vector<std::int32_t>& ids, std::vector<TermCount>& entries) {
-  std::sort(ids.begin(), ids.end());
+void append_counts(std::vector<std::int32_t>& ids, std::vector<std::int32_t>& scratch,
+                   std::vector<TermCount>& entries) {
+  sort_by_id(ids.data(), ids.size(), scratch, [](std::int32_t id) { return id; });
   for (std::size_t i = 0; i < ids.size();) {
     std::size_t next = i + 1;
     while (next < ids.size() && ids[next] == ids[i]) ++next;
@@ -444,7 +493,7 @@ std::int32_t TermView::find(std::string_view key, std::uint32_t hash) const {
     const TermSlot& slot = slots[(hash + i) & mask];
     if (slot.id_plus_one == 0) return -1;
     const std::int64_t id = static_cast<std::int64_t>(slot.id_plus_one) - 1;
-    if (slot.hash == hash && id < n_terms && term(id) == key) return static_cast<std::int32_t>(id);
+    if (slot.hash == hash && id < n_terms && is_same(term(id), key)) return static_cast<std::int32_t>(id);
   }
   return -1;
 }
@@ -466,7 +515,7 @@ std::int32_t TermList::find_or_add(std::string_view term, std::uint32_t hash) {
   const TermView terms = view();
   for (; slots_[at].id_plus_one != 0; at = (at + 1) & mask) {
     const std::int64_t id = static_cast<std::int64_t>(slots_[at].id_plus_one) - 1;
-    if (slots_[at].hash == hash && terms.term(id) == term) return static_cast<std::int32_t>(id);
+    if (slots_[at].hash == hash && is_same(terms.term(id), term)) return static_cast<std::int32_t>(id);
   }
   if (size() >= std::numeric_limits<std::int32_t>::max())
     throw std::length_error("there are more than 2147483647 different terms");
@@ -500,6 +549,7 @@ WeightedRows weigh_texts(const std::vector<TextView>& texts, WordTable word_tabl
     Units units;
     RowWeigher weigher;
     std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> sorted;
     std::vector<TermCount> entries;
   };
   const std::vector<std::int64_t> cuts = cut_into_blocks(texts);
@@ -507,13 +557,13 @@ WeightedRows weigh_texts(const std::vector<TextView>& texts, WordTable word_tabl
   std::vector<Block> blocks(static_cast<std::size_t>(n_blocks));
   std::vector<Scratch> scratch;
   for (int i = 0; i < clamp_threads(n_blocks, threads); ++i)
-    scratch.push_back({Units(rules), RowWeigher(weighting), {}, {}});
+    scratch.push_back({Units(rules), RowWeigher(weighting), {}, {}, {}});
   WeightedRows out;
   out.n_terms.resize(texts.size());
   out.n_unknown.resize(texts.size());
 
   parallel_for(n_blocks, threads, control, [&](std::int64_t b, int worker) {
-    auto& [units, weigher, ids, entries] = scratch[static_cast<std::size_t>(worker)];
+    auto& [units, weigher, ids, sorted, entries] = scratch[static_cast<std::size_t>(worker)];
     Block& block = blocks[static_cast<std::size_t>(b)];
     for (auto row = static_cast<std::size_t>(cuts[b]); row < static_cast<std::size_t>(cuts[b + 1]); ++row) {
       ids.clear();
@@ -531,7 +581,7 @@ WeightedRows weigh_texts(const std::vector<TextView>& texts, WordTable word_tabl
       for_each_term(units, rules, control, worker, slot_of, count);
       out.n_terms[row] = n_terms;
       out.n_unknown[row] = n_unknown;
-      append_counts(ids, entries);
+      append_counts(ids, sorted, entries);
       const std::size_t begin = block.indices.size();
       block.indices.resize(begin + entries.size());
       block.values.resize(begin + entries.size());
@@ -679,6 +729,7 @@ WeightedRows TermCounter::rows(const Weighting& weighting, int threads, Control&
     Block& block = blocks_[static_cast<std::size_t>(b)];
     const std::vector<std::int32_t>& column_of = workers_[static_cast<std::size_t>(block.worker)].column_of;
     TermCount* const entries = block.entries.data();
+    std::vector<TermCount> sorted;
     std::int64_t begin = 0;
     std::int64_t kept = 0;
     for (std::int64_t& end : block.ends) {
@@ -687,7 +738,8 @@ WeightedRows TermCounter::rows(const Weighting& weighting, int threads, Control&
         const std::int32_t column = column_of[static_cast<std::size_t>(entries[i].id)];
         if (column >= 0) entries[kept++] = {column, entries[i].count};
       }
-      std::sort(entries + first, entries + kept, [](const auto& a, const auto& b2) { return a.id < b2.id; });
+      sort_by_id(entries + first, static_cast<std::size_t>(kept - first), sorted,
+                 [](const TermCount& entry) { return entry.id; });
       begin = end;
       end = kept;
     }
