@@ -9,6 +9,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -545,6 +546,52 @@ def test_what_failed_is_tried_again_later(two, tmp_path, monkeypatch):
     assert looks.opened == ["m"]
 
 
+def test_a_check_that_hangs_is_told_until_it_goes_on(two, tmp_path, caplog):
+    """As on a disk of another machine that does not answer."""
+    sea, ocean = two
+    path = tmp_path / "m"
+    shutil.copytree(sea, path)
+    settings = Settings({"m": str(path)}, watch=0.02)
+    supervisor = Supervisor(settings, None, dict(settings.models))
+    watcher, answered, tried = supervisor._watcher, threading.Event(), []
+
+    def attempt(path: str, verify: bool) -> Outcome:
+        tried.append(path)
+        answered.wait(60)
+        return Outcome(None, "unreadable", "the disk does not answer")
+
+    def look(seconds: float) -> None:
+        supervisor._look_for_stuck_watcher(time.monotonic() + seconds)
+
+    watcher._attempt = attempt
+    longest = 2 * settings.reload_timeout + settings.stuck_after
+    with running(make_app(settings, make_counts(settings, supervisor._memory, 0, 2))) as client:
+
+        def told() -> tuple[bool, bool]:
+            said = client.get("/readyz").json().get("watcher_stuck", False)
+            return said, "\numpteen_watcher_stuck 1\n" in client.get("/metrics").text
+
+        watcher.start()
+        (path / "manifest.json").touch()
+        assert wait_for(lambda: tried and watcher.busy_since is not None, 10)
+        look(longest - 5)
+        assert told() == (False, False)
+        caplog.set_level("INFO", "umpteen")
+        for _ in range(3):
+            look(longest + 5)
+            assert told() == (True, True)
+        assert caplog.text.count("the check of models and tokens has been stuck for 270 s") == 1
+        answered.set()
+        assert wait_for(lambda: watcher.busy_since is None, 10)
+        look(0)
+        assert told() == (False, False)
+        assert caplog.text.count("the check of models and tokens goes on") == 1
+        assert [failed["reason"] for failed in client.get("/readyz").json()["failed_reloads"]] == ["unreadable"]
+        umpteen.load(ocean).save(path, overwrite=True)
+        assert wait_for(lambda: len(tried) == 2, 10)
+    watcher._asked = SimpleNamespace(wait=lambda seconds: sys.exit())  # ends its thread
+
+
 # --- versions ------------------------------------------------------------------------------------------------------
 
 
@@ -617,6 +664,15 @@ def test_a_whole_version_below_a_damaged_one_is_found(two, tmp_path):
     assert looks.opened == ["v2"]
     assert looks.tried == [("v3", True), ("v2", True), ("v3", True)]
     assert looks.counts.failing(["m"]) == {"m": "damaged"}  # the newest still is
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a directory"])
+def test_a_pin_that_is_no_file_is_told_at_once(two, tmp_path, kind):
+    place = tmp_path / "m"
+    shutil.copytree(two[0], place / "v1")
+    (os.mkfifo if kind == "a pipe" else Path.mkdir)(place / "current")
+    with pytest.raises(umpteen.errors.ModelCorruptError, match=f"current: must be a regular file, but is {kind}"):
+        candidates(str(place))
 
 
 def test_a_pin_that_names_nothing_is_reported_once(two, tmp_path, caplog):

@@ -149,7 +149,7 @@ class Api:
             schema.FailedReload(model, reason, REASONS[reason])
             for model, reason in self.counts.failing(tuple(self.models)).items()
         ]
-        return Answer(msgspec.json.encode(schema.Status("ready", failing)))
+        return Answer(msgspec.json.encode(schema.Status("ready", failing, self.counts.is_watcher_stuck)))
 
     async def metrics(self, request: Request) -> Answer:
         self.update_gauges()

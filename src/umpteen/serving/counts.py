@@ -188,7 +188,8 @@ class Counts:
 
     @property
     def is_watcher_stuck(self) -> bool:
-        return bool(self._row[self._watcher[()]])
+        """Whether any process says so: the supervisor has the watcher."""
+        return any(self._all[self._watcher[()] :: self._size])
 
     def now(self, waiting: dict[str, int], open_requests: int, n_bytes: int, connections: int) -> None:
         """Sets the gauges; called from time to time."""

@@ -308,6 +308,9 @@ class Status(Struct, omit_defaults=True):
     failed_reloads: Annotated[
         list[FailedReload], Meta(description="Models whose newest version cannot be used; the previous one answers.")
     ] = []
+    watcher_stuck: Annotated[
+        bool, Meta(description="Whether the check for changed models and tokens hangs, so that none is seen.")
+    ] = False
 
 
 class ErrorDetail(Struct, omit_defaults=True):

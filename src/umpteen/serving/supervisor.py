@@ -253,9 +253,10 @@ class Supervisor:
         since, settings = self._watcher.busy_since, self._settings
         longest = 2 * settings.reload_timeout * len(settings.models) + settings.stuck_after
         stuck = since is not None and now - since > longest
-        if stuck and not self._own.is_watcher_stuck:
-            note(log, logging.ERROR, f"the check of the model directories has been stuck for {longest:.0f} s")
-        self._own.watcher_stuck(stuck)
+        if stuck != self._own.is_watcher_stuck:
+            what = f"has been stuck for {longest:.0f} s" if stuck else "goes on"
+            note(log, logging.ERROR if stuck else logging.INFO, f"the check of models and tokens {what}")
+            self._own.watcher_stuck(stuck)
 
     # --- what the watcher needs ---------------------------------------------------------------------------------
 

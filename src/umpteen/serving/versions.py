@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from umpteen.errors import ModelError, ModelFormatError, ModelMissingError
+from umpteen.storage.folder import Folder
 from umpteen.storage.steady import MANIFEST
 from umpteen.storage.store import read_version
 
@@ -29,6 +30,7 @@ CURRENT = "current"
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
 #: Digits that are enough to distinguish versions.
 _DIGITS = 12
+_LONGEST_PIN = 512
 #: More than any model has, and few enough to check every other second.
 _MOST_FILES = 100_000
 
@@ -57,12 +59,10 @@ def _pinned(place: Path) -> str | None:
     try:
         if file.is_symlink():
             name = str(file.readlink())
-        elif file.is_file():
-            with file.open("rb") as handle:
-                name = handle.read(512).decode("utf-8", "replace").strip()
         else:
-            return None
-    except FileNotFoundError:
+            with Folder.hold(place) as folder:
+                name = folder.read(CURRENT, _LONGEST_PIN).decode("utf-8", "replace").strip()
+    except (FileNotFoundError, ModelMissingError):
         return None
     if not _VERSION.fullmatch(name):
         raise ModelFormatError(f"{file}: must name a directory beside it, but is {name!r:.80}")
