@@ -21,13 +21,15 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import StackingClassifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
+from sklearn.metrics import average_precision_score, f1_score
 from sklearn.model_selection import (
     GridSearchCV,
     HalvingGridSearchCV,
     KFold,
     RandomizedSearchCV,
+    StratifiedKFold,
     cross_val_predict,
     cross_val_score,
     cross_validate,
@@ -593,9 +595,207 @@ def test_grid_search_of_a_tagger(tagged):
     assert search.fit(*tagged).best_score_ > 0.3
 
 
-def test_parameters_of_a_method_that_is_not_chosen_yet():
-    with pytest.raises(ParamError, match="parameters of a method need a method"):
-        umpteen.Tagger().set_params(method__C=1.0)
+@pytest.mark.parametrize("cv", [2, KFold(2, shuffle=True, random_state=0)], ids=str)
+def test_grid_search_of_settings_where_the_method_is_auto(cv, tagged):
+    search = GridSearchCV(umpteen.Tagger(), {"method__C": [0.01, 1.0]}, cv=cv).fit(*tagged)
+    assert search.best_params_ == {"method__C": 1.0}
+    assert repr(search.best_estimator_) == "Tagger(method=DiSMEC())"  # 1.0 is its default
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_settings_inside_a_tagger_have_an_owner():
+    tagger = umpteen.Tagger().set_params(method__C=2.0, features__ngram_range=(1, 2))
+    assert repr(tagger.method) == "DiSMEC(C=2.0)"
+    assert tagger.features.get_params() == umpteen.Tfidf(ngram_range=(1, 2), sublinear_tf=True).get_params()
+    assert umpteen.Tagger().set_params(method__n_trees=3, method="fastxml").method.n_trees == 3
+    with pytest.raises(ParamError, match=r"method__n_trees .* which is dismec .* such as Tagger\('fastxml'\)"):
+        umpteen.Tagger().set_params(method__n_trees=3)
+    with pytest.raises(ParamError, match="Tagger has no parameter 'method__D'"):
+        umpteen.Tagger("dismec").set_params(method__D=3)
+    with pytest.raises(ParamError, match="Tagger has no parameter 'colour'"):
+        umpteen.Tagger().set_params(colour=3)
+
+
+def test_other_searches_of_a_tagger(tagged):
+    settings = {"method": ["centroid", "dismec"], "features": ["word", "pairs"]}
+    tagger = umpteen.Tagger(calibration=0)
+    halving = HalvingGridSearchCV(tagger, settings, cv=2, min_resources=60, random_state=0).fit(*tagged)
+    assert halving.best_score_ > 0.2
+    random = RandomizedSearchCV(tagger, settings, cv=2, n_iter=2, random_state=0, scoring=umpteen.make_scorer("P@1"))
+    assert random.fit(*tagged).best_params_["method"] in settings["method"]
+
+
+def test_a_tagger_is_a_classifier(texts, tagged):
+    table, Y = texts
+    tagger = umpteen.Tagger("dismec").fit(table["title"], Y)
+    scores, probabilities = tagger.decision_function(table["title"]), tagger.predict_proba(table["title"])
+    assert tagger.classes_.tolist() == [str(label) for label in range(Y.shape[1])]  # not sorted as texts: 10 after 9
+    rows = tagger.vectorize(table["title"]).X
+    same = umpteen.DiSMEC().fit(rows, Y)
+    assert np.allclose(scores, same.decision_function(rows), atol=1e-3)
+    ranked, best = tagger.predict_topk_proba(table["title"], 3)
+    assert np.array_equal(np.take_along_axis(probabilities, ranked, axis=1), best)
+    assert np.array_equal(tagger.predict_topk(table["title"], 3)[0], ranked)
+    assert average_precision_score(Y, scores) > 0.9
+    measures = ["f1_micro", "average_precision", "roc_auc"]
+    results = cross_validate(tagger, table["title"], Y[:, :5], cv=2, scoring=measures)
+    assert all(np.isfinite(results[f"test_{name}"]).all() for name in measures)
+    lists = cross_val_predict(umpteen.Tagger("dismec"), *tagged, cv=2)
+    assert len(lists) == len(Y)
+    assert len({len(row) for row in lists}) > 1
+
+
+def test_what_a_tagger_refuses_as_a_classifier(texts, monkeypatch):
+    table, Y = texts
+    assert hasattr(umpteen.Tagger(), "predict_proba")
+    plain = umpteen.Tagger("dismec", calibration=0)
+    assert not hasattr(plain, "predict_proba")
+    assert not hasattr(plain.fit(table["title"], Y), "predict_proba")
+    with pytest.raises(NotFittedError, match="this Tagger is not fitted"):
+        umpteen.Tagger().predict_proba(["a text"])
+    tagger = umpteen.Tagger("dismec").fit(table["title"], Y)
+    monkeypatch.setattr("umpteen.trained.dense.MOST_CELLS", Y.size - 1)
+    with pytest.raises(ParamError, match=f"predict_proba of {len(Y)} rows x 15 labels .* use predict_topk_proba"):
+        tagger.predict_proba(table["title"])
+    with pytest.raises(ParamError, match="use predict_topk, or fewer rows"):
+        tagger.decision_function(table["title"])
+
+
+@pytest.fixture(scope="module")
+def one_class(texts):
+    table, Y = texts
+    y = np.array([f"class {label}" for label in np.argmax(Y, axis=1)])
+    often = np.isin(y, [name for name in set(y) if (y == name).sum() >= 10])
+    return table["title"][often].tolist(), y[often]
+
+
+@pytest.mark.parametrize("method", ["auto", "dismec", "fastxml"])
+def test_calibration_of_taggers(method, one_class):
+    texts, y = one_class
+    calibrated = CalibratedClassifierCV(umpteen.Tagger(method, calibration=0), cv=3).fit(texts, y)
+    assert np.allclose(calibrated.predict_proba(texts).sum(axis=1), 1)
+    assert np.array_equal(calibrated.classes_, np.unique(y))
+    assert np.mean(calibrated.predict(texts) == y) > 0.7
+    own = cross_val_score(umpteen.Tagger(method), texts, y, cv=StratifiedKFold(2), scoring="neg_log_loss")
+    assert own.min() > -np.log(len(np.unique(y)))  # better than chance
+
+
+def test_stacking_of_taggers_and_pipelines(one_class):
+    texts, y = one_class
+    stack = StackingClassifier(
+        [
+            ("tagger", umpteen.Tagger("dismec")),
+            ("pipeline", Pipeline([("words", umpteen.Tfidf()), ("trees", umpteen.FastXML(n_trees=3))])),
+            ("peer", Pipeline([("words", TfidfVectorizer()), ("svm", LinearSVC())])),
+        ],
+        LogisticRegression(max_iter=300), cv=2,
+    )  # fmt: skip
+    assert stack.fit(texts, y).score(texts, y) > 0.7
+
+
+def test_a_list_of_classes_is_an_array_of_them(one_class):
+    texts, y = one_class
+    tagger = umpteen.Tagger("dismec").fit(texts, y.tolist())
+    assert np.array_equal(tagger.predict(texts), umpteen.Tagger("dismec").fit(texts, y).predict(texts))
+    assert tagger.score(texts, y.tolist()) == np.mean(tagger.predict(texts) == y)
+    assert np.allclose(tagger.predict_proba(texts).sum(axis=1), 1)
+    numbers = np.unique(y, return_inverse=True)[1].tolist()
+    assert umpteen.Tagger("dismec", calibration=0).fit(texts, numbers).predict(texts).dtype == int
+
+
+def test_a_tagger_gives_lists_once_labels_joined(one_class):
+    texts, y = one_class
+    tagger = umpteen.Tagger("dismec").fit(texts, y)
+    tagger.add_labels(["a kettle for tea"] * 3, [["kettles"]] * 3)
+    assert tagger.predict(["a kettle for tea"]) == [["kettles"]]
+    assert tagger.classes_.tolist() == [*np.unique(y), "kettles"]
+
+
+def test_weights_of_texts(tagged):
+    texts, lists = tagged
+    weights = np.random.default_rng(0).integers(0, 3, len(texts))
+    rows = np.repeat(np.arange(len(texts)), weights)
+    exact = umpteen.DiSMEC(eps=1e-5, prune=0.0, weight_type="float32")
+    features = umpteen.Tfidf(use_idf=False)  # idf takes each text once
+    taggers = [umpteen.Tagger(clone(exact), features, calibration=0) for _ in range(3)]
+    taggers[0].fit(texts, lists, sample_weight=weights)
+    taggers[1].fit([texts[i] for i in rows], [lists[i] for i in rows])
+    taggers[2].fit(texts, lists)
+    weighted, repeated, once = (tagger.model_.to_weights()[0] for tagger in taggers)
+    assert abs(weighted - repeated).max() < 2e-3 * abs(repeated).max()
+    assert weighted.shape != once.shape  # words of texts that do not count are not there
+    score = taggers[0].score(texts, lists, sample_weight=weights)
+    assert score == pytest.approx(taggers[0].score([texts[i] for i in rows], [lists[i] for i in rows]))
+
+
+def test_texts_in_tables_and_matrices_have_weights(texts):
+    table, Y = texts
+    weights = np.arange(len(table)) % 3
+    kept = weights > 0
+    columns = ColumnTransformer([("title", TfidfVectorizer(), "title")])
+    for features, given in ((columns, table), ("precomputed", columns.fit_transform(table).tocsr())):
+        found, known = (
+            umpteen.Tagger("centroid", features, calibration=0).fit(X, labels, sample_weight=w)
+            for X, labels, w in ((given, Y, weights), (given[kept], Y[kept], weights[kept]))
+        )
+        assert np.array_equal(found.decision_function(given), known.decision_function(given))
+
+
+def test_auto_chooses_among_methods_that_weigh_rows(tagged):
+    texts, lists = tagged
+    tagger = umpteen.Tagger(budget="20s", calibration=0)
+    tagger.fit(texts * 2, lists * 2, sample_weight=np.linspace(0.5, 2, 2 * len(texts)))
+    assert "rxml" in [option.name for option in umpteen.choose_method(*tagger.encode(texts * 2, lists * 2)).options]
+    assert not any(option.name.startswith("rxml") for option in tagger.choice_.options)
+    with pytest.raises(ParamError, match="sample_weight must be None for rxml"):
+        umpteen.Tagger("rxml").fit(texts, lists, sample_weight=np.ones(len(texts)))
+    with pytest.raises(DataError, match="sample_weight must have one number for each"):
+        umpteen.Tagger("dismec").fit(texts, lists, sample_weight=[1.0])
+
+
+def test_weights_are_routed_to_taggers(tagged):
+    texts, lists = tagged
+    weights = np.where(np.arange(len(texts)) < len(texts) // 2, 1.0, 0.0)
+    set_config(enable_metadata_routing=True)
+    try:
+        tagger = umpteen.Tagger("dismec", calibration=0).set_fit_request(sample_weight=True)
+        tagger.set_score_request(sample_weight=True)
+        search = GridSearchCV(tagger, {"method__C": [1.0]}, cv=KFold(2, shuffle=True, random_state=0))
+        search.fit(texts, lists, sample_weight=weights)
+        half = len(texts) // 2
+        known = umpteen.Tagger("dismec", calibration=0).fit(texts[:half], lists[:half])
+        assert np.array_equal(search.best_estimator_.decision_function(texts), known.decision_function(texts))
+    finally:
+        set_config(enable_metadata_routing=False)
+
+
+def test_threads_of_a_tagger(tagged):
+    tagger = umpteen.Tagger("dismec", n_jobs=2, calibration=0).fit(*tagged)
+    assert (tagger.threads, tagger.n_jobs, tagger.check().threads, tagger.model_.threads) == (2, 2, 2, 2)
+    assert tagger.set_params(n_jobs=1).fitted().threads == 1
+    assert umpteen.Tagger(umpteen.DiSMEC(threads=3), n_jobs=2).check().threads == 3  # the method's own goes first
+    one = umpteen.Tagger("dismec", threads=1, calibration=0).fit(*tagged)
+    assert np.array_equal(one.decision_function(tagged[0]), tagger.decision_function(tagged[0]))
+    with pytest.raises(ParamError, match="n_jobs must be an integer of at least 1"):
+        umpteen.Tagger(n_jobs=0)
+    with pytest.raises(ParamError, match="threads must be an integer of at least 1"):
+        umpteen.Tagger(threads=0).fit(*tagged)
+
+
+@pytest.mark.parametrize("name", ["f1_micro", "f1_macro", "f1_samples", "precision_micro", "recall_macro"])
+def test_measures_of_predictions_are_those_of_scikit_learn(name, texts, tagged):
+    table, Y = texts
+    names = [f"label {i:02}" for i in range(Y.shape[1])]
+    by_lists = cross_val_score(
+        umpteen.Tagger("dismec", calibration=0), *tagged, cv=2, scoring=umpteen.make_scorer(name)
+    )
+    frame = pd.DataFrame(Y, columns=names)
+    known = cross_val_score(umpteen.Tagger("dismec", calibration=0), table["title"], frame, cv=2, scoring=name)
+    assert by_lists == pytest.approx(known)
+    assert known.min() > 0.05
+    pipeline = Pipeline([("words", TfidfVectorizer()), ("svm", OneVsRestClassifier(LinearSVC()))])
+    same = cross_validate(pipeline, table["title"], Y, cv=2, scoring={"a": name, "b": umpteen.make_scorer(name)})
+    assert same["test_a"] == pytest.approx(same["test_b"])
 
 
 def test_a_tagger_gives_the_form_of_labels_it_was_given(texts, tagged):

@@ -321,10 +321,10 @@ def test_scikit_learn_conventions():
 
 def test_refusals():
     for labels, message in (
-        (["fish"], "text 0 has the string 'fish'"),
+        ([["fish"], "tax"], "text 1 has the string 'tax'"),
         ([[1]], "a label must be a non-empty string"),
         ([[""]], "a label must be a non-empty string"),
-        ([3], "text 0 has 3"),
+        ([None], "text 0 has None"),
     ):
         with pytest.raises(DataError, match=message):
             umpteen.Tagger().fit(["a text"], labels)

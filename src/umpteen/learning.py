@@ -66,8 +66,8 @@ def improve_model(
             n=len(corrections),
             n_without_words=int((tagger.vectorize([said.text for said in corrections]).X.getnnz(axis=1) == 0).sum()),
             n_labels=n_labels,
-            new_labels=list(tagger.classes_[n_labels:]),
-            unknown_rejected=sorted(rejected - set(tagger.classes_)),
+            new_labels=list(tagger.names_in(None)[n_labels:]),
+            unknown_rejected=sorted(rejected - set(tagger.names_in(None))),
             seconds=seconds,
             version=read_version(place),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import inspect
 import math
@@ -63,6 +64,51 @@ class Parameters:
             name: value for name, (value, default) in values.items() if value is not default and value != default
         }
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+
+
+class Threaded(Parameters):
+    """Parameters with `threads`, which scikit-learn calls `n_jobs`."""
+
+    threads: int | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _accept_n_jobs(cls.__init__)  # type: ignore[method-assign]
+
+    @property
+    def n_jobs(self) -> int | None:
+        """scikit-learn's name for `threads`; -1 means all cores, which is the default."""
+        return self.threads
+
+    @n_jobs.setter
+    def n_jobs(self, value: int | None) -> None:
+        self.threads = _threads_of(value)
+
+    def set_params(self, **params: Any) -> Self:
+        if "n_jobs" in params:
+            params["threads"] = _threads_of(params.pop("n_jobs"))
+        return super().set_params(**params)
+
+
+def _threads_of(n_jobs: Any) -> int | None:
+    if n_jobs is None or n_jobs == -1:
+        return None
+    return check_count("n_jobs", n_jobs, high=4096)
+
+
+def _accept_n_jobs(init: Any) -> Any:
+    """A constructor that also takes `n_jobs` in place of `threads`."""
+
+    @functools.wraps(init)
+    def with_n_jobs(self: Any, *args: Any, **params: Any) -> None:
+        if "n_jobs" in params:
+            if "threads" in params:
+                raise ParamError("threads and n_jobs are one parameter, but both are given")
+            params["threads"] = _threads_of(params.pop("n_jobs"))
+        init(self, *args, **params)
+
+    return with_n_jobs
 
 
 def inherits_parameters(cls: type[_P]) -> type[_P]:

@@ -15,7 +15,6 @@ from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.tables.fields import Fields
-from umpteen.data.targets import is_array
 from umpteen.engines.base import Engine
 from umpteen.errors import DataError, ModelCorruptError, ParamError, not_fitted
 from umpteen.evaluation.calibration import Reliability
@@ -27,15 +26,16 @@ from umpteen.params import check_count, check_share
 from umpteen.progress import Listener
 from umpteen.storage.store import ModelReader
 from umpteen.tagging import growing, judging, training
+from umpteen.tagging.classifying import Classifying
 from umpteen.tagging.concepts import LabelConcepts, check_concepts, open_vocabulary
 from umpteen.tagging.explaining import TextExplanation, explain_in_words
 from umpteen.tagging.label_terms import with_label_terms
-from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.records import FieldNames, find_fields, read_records
 from umpteen.tagging.rows import TextRows, rank_rows
 from umpteen.tagging.storage import PRECOMPUTED, Untrainable, check_stored, open_features, open_fields, recipe_of
-from umpteen.tagging.targets import LabelForm, read_labels
+from umpteen.tagging.targets import check_rows, read_labels
 from umpteen.tagging.updating import VocabularyUpdate, update_model
+from umpteen.tagging.weights import weigh_texts
 from umpteen.text.features import TextFeatures, unfitted
 from umpteen.trained.loading import load_model
 from umpteen.trained.model import TrainedModel
@@ -65,7 +65,7 @@ class Suggestions(list[tuple[str, float]]):
         return table(["label", "probability", "URI"], rows)
 
 
-class Tagger(TaggerParameters):
+class Tagger(Classifying):
     """Learns which label names go with which texts.
 
     Parameters
@@ -101,6 +101,9 @@ class Tagger(TaggerParameters):
         A `Vocabulary`, or the file of one, whose concepts the labels are. Labels may then be given as URIs, notations
         or names; `classes_` are names in the vocabulary's language, `suggest(…, language=…)` gives them in others,
         and the model keeps the vocabulary. Labels that are not in it are left out, with a warning.
+    threads
+        How many threads to use, where the method and the features do not say; by default all cores. The model does
+        not depend on it.
 
     Attributes
     ----------
@@ -109,7 +112,7 @@ class Tagger(TaggerParameters):
     features_ : Tfidf, TfidfUnion or None
         Makes those rows; None with features="precomputed".
     classes_ : sequence of str
-        Label names by id.
+        Label names by id; an array of the classes, if each text has one.
     choice_ : Choice
         With "auto": the method chosen, why, and what else was possible.
 
@@ -133,6 +136,7 @@ class Tagger(TaggerParameters):
         tune: bool = False,
         keep_rows: int = 0,
         vocabulary: Vocabulary | PathLike | None = None,
+        threads: int | None = None,
     ) -> None:
         self.method = method
         self.features = features
@@ -142,9 +146,8 @@ class Tagger(TaggerParameters):
         self.tune = tune
         self.keep_rows = keep_rows
         self.vocabulary = vocabulary
+        self.threads = threads
 
-    #: The form of the labels given to `fit`; None for lists of names.
-    _form: LabelForm | None = None
     #: A model and what it says of its vocabulary.
     _concepts: tuple[TrainedModel, LabelConcepts | None] | None = None
 
@@ -162,6 +165,7 @@ class Tagger(TaggerParameters):
         resume: bool = True,
         progress: bool | Listener = False,
         fields: Fields | FieldNames | None = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Learns from texts and the names of their labels.
 
@@ -171,7 +175,7 @@ class Tagger(TaggerParameters):
             features="precomputed"
         labels : iterable of iterables of str
             The label names of each text; a text may have none. Or a matrix, sparse or dense, or a table with a column
-            for each label; or an array or series with one class for each text. `predict` gives the same form.
+            for each label; or a list, array or series with one class for each text. `predict` gives the same form.
         model_dir, resume, progress
             As for the method's own `fit`: each shard is written as it finishes, and after an interruption the same
             call continues.
@@ -180,12 +184,20 @@ class Tagger(TaggerParameters):
             which are joined, and the words of the title count three times; or `Corpus.fields`. By default those of
             `features`. The model keeps this: it then takes such dictionaries for texts, and commands that read tables
             for it take these columns.
+        sample_weight : array, n_texts
+            How many times each text counts in the sum that training minimises; see `Method.fit`. "auto" then chooses
+            among the methods that take it, by texts that count once each.
         """
-        self._form, labels = read_labels(labels)
+        form, labels = read_labels(labels)
         recipe = self.make_features()
         fields = find_fields(fields, recipe)
-        features, data = self.prepare(read_records(texts, lambda: fields, recipe), labels, model_dir)
-        return self.train(features, data, model_dir, resume=resume, progress=progress, fields=fields)
+        if sample_weight is not None and (method := self.check()) is not None:
+            method.check_weighs_rows()
+        texts, labels, row_costs = weigh_texts(read_records(texts, lambda: fields, recipe), labels, sample_weight)
+        features, data = self.prepare(texts, labels, model_dir)
+        self.train(features, data, model_dir, resume=resume, progress=progress, fields=fields, row_costs=row_costs)
+        self._form = form
+        return self
 
     def prepare(
         self, texts: Any, labels: Iterable[Iterable[str]], model_dir: PathLike | None = None
@@ -214,12 +226,14 @@ class Tagger(TaggerParameters):
         progress: bool | Listener = False,
         choice: Choice | None = None,
         fields: Fields | None = None,
+        row_costs: NDArray[np.float32] | None = None,
     ) -> Self:
         """The second half of `fit`: trains a model from what `prepare` returned; with method="auto" that of `choice`,
         by default what `choose` returns."""
         self.model_, chosen = training.train(
-            self, features, data, model_dir, choice, fields=fields, resume=resume, progress=progress
-        )
+            self, features, data, model_dir, choice,
+            fields=fields, resume=resume, progress=progress, row_costs=row_costs,
+        )  # fmt: skip
         if chosen is not None:
             self.choice_ = chosen
         self.features_ = features
@@ -486,6 +500,7 @@ class Tagger(TaggerParameters):
             return TextRows(texts, None)
         if isinstance(texts, str):
             raise ParamError("texts must be a list of texts, but is one text")
+        threads = self.threads if threads is None else threads
         return TextRows(*self.features_.transform(self._read(texts), return_unknown=True, threads=threads))
 
     def _read(self, texts: Any) -> Any:
@@ -512,7 +527,7 @@ class Tagger(TaggerParameters):
     def names_in(self, language: str | None) -> Sequence[str]:
         """Label names by id in a language of the vocabulary; by default `classes_`."""
         if language is None:
-            return self.classes_
+            return self._names
         if self.concepts_ is None:
             raise ParamError(
                 f"language must be left out, since the model has no vocabulary, but is {language!r:.100}"
@@ -530,15 +545,6 @@ class Tagger(TaggerParameters):
         if self._concepts is None or self._concepts[0] is not model:
             self._concepts = (model, LabelConcepts.open(model))
         return self._concepts[1]
-
-    def predict(self, texts: Any, top_k: int | str | None = None, threshold: float | str | None = None) -> Any:
-        """The labels to give each text, in the form that `fit` was given: lists of names, a matrix, or one class.
-        `suggest` says which labels those are."""
-        if self._form is not None and self._form.form.kind == "classes":
-            top_k, threshold = 1, None
-        found = self.suggest(texts if is_array(texts) else list(texts), top_k, threshold)
-        names = [[name for name, _ in row] for row in found]
-        return names if self._form is None else self._form.from_lists(names)
 
     def count_unknown(self, texts: Any) -> list[tuple[int, int]]:
         """For each text, how many of its words the model does not know, and how many words it has."""
@@ -563,7 +569,7 @@ class Tagger(TaggerParameters):
             best = int(model.predict_topk(X, 1)[0][0, 0])
             if best < 0:
                 raise DataError("the model ranks no label for this text")
-            label = self.classes_[best]
+            label = self._names[best]
         return self.explain_row(text, X, label)
 
     def explain_row(self, text: str, X: Csr, label: str | int) -> TextExplanation:
@@ -573,7 +579,7 @@ class Tagger(TaggerParameters):
         found = model.explain(X, label)
         calibrated = model.calibration is not None
         probability = float(model.to_unit(np.array([found.score]))[0]) if calibrated else None
-        return explain_in_words(found, text, features, self.classes_, probability)
+        return explain_in_words(found, text, features, self._names, probability)
 
     # --- evaluate ------------------------------------------------------------------------------------------------
 
@@ -591,22 +597,11 @@ class Tagger(TaggerParameters):
         """How reliable the suggestions' probabilities are, before calibration (scores mapped to [0, 1]) and after."""
         return judging.judge_probabilities(self.fitted(), self.vectorize(texts).X, self._encode(labels), top_k)
 
-    def score(self, texts: Any, labels: Iterable[Iterable[str]]) -> float:
-        """P@1 as a fraction, for scikit-learn's searches."""
-        return self.evaluate(texts, labels, k=1, deciles=False)["P@1"] / 100
-
-    def _encode(self, labels: Any) -> Csr:
-        if self._form is not None and not isinstance(labels, list):
-            labels = self._form.to_lists(labels)
-        if self.concepts_ is not None:
-            labels = self.concepts_.translate(self.fitted(), labels)
-        return judging.encode_targets(self.fitted(), labels)
-
     def encode(self, texts: Any, labels: Iterable[Iterable[str]]) -> tuple[Csr, Csr]:
         """Texts and label names as the method takes them; names the model does not have are left out."""
         model = self.fitted()
         X, Y = as_csr(self.vectorize(texts).X, "texts", model.n_features), self._encode(labels)
-        training.check_rows(X.shape[0], Y)
+        check_rows(X.shape[0], Y.shape[0])
         return X, Y[:, : model.n_labels]
 
     # --- save and load -------------------------------------------------------------------------------------------
@@ -669,13 +664,6 @@ class Tagger(TaggerParameters):
         return tagger
 
     @property
-    def classes_(self) -> Sequence[str]:
-        """Label names by id."""
-        names = self.fitted().label_names
-        assert names is not None
-        return names
-
-    @property
     def fields_(self) -> Fields | None:
         """The columns of tables that its texts and labels came from, if the model knows."""
         return open_fields(self.fitted().header["text"], "the model")
@@ -685,6 +673,8 @@ class Tagger(TaggerParameters):
         model: TrainedModel | None = getattr(self, "model_", None)
         if model is None:
             raise not_fitted("this Tagger is not fitted; call fit first")
+        if self.threads is not None and model.threads != self.threads:
+            self.model_ = model = model.with_threads(self.threads)
         return model
 
 

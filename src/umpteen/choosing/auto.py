@@ -34,6 +34,7 @@ def choose_method(
     seed: int = 0,
     trainings: int = 1,
     tune: bool = False,
+    weighs_rows: bool = False,
 ) -> Choice:
     """The method to train on some data, why, and what else was possible.
 
@@ -56,6 +57,8 @@ def choose_method(
         How often the chosen method will be trained: 2 if a first model is trained for calibration.
     tune
         Compare more methods and settings, and blend the best if that is better.
+    weighs_rows
+        Only consider methods that take `sample_weight`. They are compared on rows that count once each.
 
     Examples
     --------
@@ -72,15 +75,17 @@ def choose_method(
     X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
     if X.shape[0] != Y.shape[0] or 0 in (*X.shape, *Y.shape):
         check_training(exact_methods(threads)[0], X, Y, Y.shape[1], None)  # says what is wrong
-    return _Chooser(X, Y, seconds, threads, seed, trainings, tune).choose()
+    return _Chooser(X, Y, seconds, threads, seed, trainings, tune, weighs_rows).choose()
 
 
 class _Chooser:
     def __init__(
-        self, X: Csr, Y: Csr, budget: float, threads: int | None, seed: int, trainings: int, tune: bool
-    ) -> None:
+        self, X: Csr, Y: Csr, budget: float, threads: int | None, seed: int, trainings: int, tune: bool,
+        weighs_rows: bool,
+    ) -> None:  # fmt: skip
         self.X, self.Y, self.budget, self.threads = X, Y, budget, threads
         self.seed, self.trainings, self.tune = seed, trainings, tune
+        self.weighs_rows = weighs_rows
         self.clock = Clock(threads)
         self.available = available_memory()
         self.copies = sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in (X, Y))
@@ -92,6 +97,7 @@ class _Chooser:
             return self._choose_small(exact)
         trees = [self._consider(method) for method in tree_methods(self.threads, self.seed)]
         others = challengers(exact.method, self.X, self.threads, self.seed, tune=self.tune)[len(trees) :]
+        others = [method for method in others if method.weighs_rows or not self.weighs_rows]
         rivals = [c for c in [*trees, *map(self._consider, others)] if self._has_room(c)]
         contest = Contest(self.X, self.Y, self.seed, self.threads, keep_models=self.tune)
         first = self._fits(exact)

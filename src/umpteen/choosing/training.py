@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from umpteen.choosing.choice import ENTRY, Choice
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import as_csr
@@ -29,6 +32,7 @@ def train_choice(
     extra_parts: Mapping[str, Part] | None = None,
     keep_rows: int = 0,
     calibration: float | str = 0,
+    row_costs: NDArray[np.float32] | None = None,
 ) -> TrainedModel:
     """Trains on all rows, and keeps the choice in the manifest; see `train_model` and `Method.fit`.
 
@@ -41,13 +45,13 @@ def train_choice(
         return train_calibrated(
             copies[0], as_csr(X, "X"), as_csr(Y, "Y", values=False), model_dir, calibration=calibration,
             fold_header={ENTRY: extra_header[ENTRY]}, label_names=label_names, resume=resume, progress=progress,
-            extra_header=extra_header, extra_parts=extra_parts, keep_rows=keep_rows,
+            extra_header=extra_header, extra_parts=extra_parts, keep_rows=keep_rows, row_costs=row_costs,
         )  # fmt: skip
     if keep_rows:
         raise ParamError(f"keep_rows must be 0 for a blend, to which no labels are added, but is {keep_rows}")
     members = [
         train_model(copy, X, Y, label_names=label_names, progress=progress, extra_header=extra_header,
-                    extra_parts=extra_parts)
+                    extra_parts=extra_parts, row_costs=row_costs)
         for copy in copies
     ]  # fmt: skip
     blend = choice.blend.over(members).fitted()

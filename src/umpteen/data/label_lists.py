@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError
@@ -45,3 +46,13 @@ def to_label_matrix(rows: list[list[int]], n_labels: int) -> Csr:
     indices = np.array([label for row in sorted_rows for label in row], np.int32)
     indptr = np.append(0, np.cumsum([len(row) for row in sorted_rows], dtype=np.int64))
     return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(rows), n_labels))
+
+
+def ids_to_matrix(labels: NDArray[np.int32], n_labels: int) -> Csr:
+    """Y from the label ids of each row in any order, padded with -1; none occurs twice."""
+    padding = np.iinfo(np.int32).max
+    kept = np.sort(np.where(labels >= 0, labels, padding), axis=1)
+    mask = kept != padding
+    indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+    indices = kept[mask]
+    return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(labels), n_labels))

@@ -23,6 +23,16 @@ from umpteen.errors import DataError
 MOST_CELLS = 2**27
 
 
+class LabelLists(list[list[str]]):
+    """A list of names for each row. numpy takes it for an array of lists, so that scikit-learn's `cross_val_predict`
+    can put the parts together."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        out = np.empty(len(self), object)
+        out[:] = list(self)  # not np.array: rows of one length would become a matrix
+        return out
+
+
 @dataclass(frozen=True, eq=False)
 class TargetForm:
     """The form of the labels that a model was trained on."""
@@ -36,7 +46,7 @@ class TargetForm:
         """The matrix of other labels in this form. Those that the model does not have get columns after its own."""
         if self.kind == "classes":
             return self._encode_classes(targets, n_labels)
-        if self.kind == "lists" and self.names is not None and not sp.issparse(targets):
+        if self.names is not None and (self.kind == "lists" or holds_names(targets)) and not sp.issparse(targets):
             ids = {name: i for i, name in enumerate(self.names)}
             rows = [
                 [ids.setdefault(name, len(ids)) for name in row] for row in check_label_lists(plain_values(targets))
@@ -53,7 +63,7 @@ class TargetForm:
     def decode(self, Y: Csr) -> Any:
         """Predicted labels in this form: dense where the labels of training were, unless that would be too large."""
         if self.kind == "lists" and self.names is not None:
-            return [[self.names[label] for label in row] for row in np.split(Y.indices, Y.indptr[1:-1])]
+            return LabelLists([self.names[label] for label in row] for row in np.split(Y.indices, Y.indptr[1:-1]))
         if self.kind == "dense" and Y.shape[0] * Y.shape[1] <= MOST_CELLS:
             return Y.toarray().astype(self.dtype)
         return Y
@@ -69,7 +79,7 @@ def read_targets(targets: Any) -> tuple[TargetForm, Csr]:
     values = plain_values(targets)
     if sp.issparse(values):
         return TargetForm("sparse"), as_csr(values, "Y", values=False)
-    if _holds_names(values):
+    if holds_names(values):
         found, Y = encode_labels(values)
         return TargetForm("lists", names=found), Y
     if not isinstance(values, np.ndarray):
@@ -111,7 +121,7 @@ def is_array(targets: Any) -> bool:
     return sp.issparse(targets) or any(hasattr(targets, kind) for kind in kinds)
 
 
-def _holds_names(values: Any) -> bool:
+def holds_names(values: Any) -> bool:
     """Whether these are lists of strings, looking at the first row that has any."""
     if isinstance(values, np.ndarray) and (values.dtype != object or values.ndim != 1):
         return False
@@ -120,6 +130,11 @@ def _holds_names(values: Any) -> bool:
     rows = (row for row in values if not isinstance(row, (list, tuple, set, frozenset, np.ndarray)) or len(row) > 0)
     first = next(rows, None)
     return isinstance(first, (list, tuple, set, frozenset, np.ndarray)) and isinstance(next(iter(first)), str)
+
+
+def holds_classes(values: list[Any] | tuple[Any, ...]) -> bool:
+    """Whether a list has one class for each row, looking at the first: a string, a number or a truth value."""
+    return len(values) > 0 and isinstance(values[0], (str, int, float, np.generic))
 
 
 def _is_column_of_classes(values: NDArray[Any]) -> bool:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import abc
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -19,18 +18,19 @@ from umpteen.data.preprocessing import Preprocessing
 from umpteen.data.propensity import LabelCounts
 from umpteen.data.targets import TargetForm, column_names
 from umpteen.engines.base import Engine
-from umpteen.errors import DataError, ParamError, not_fitted
+from umpteen.errors import DataError, not_fitted
 from umpteen.methods.routing import RoutesMetadata
 from umpteen.models.calibration import Calibration
 from umpteen.models.explanation import Explanation
 from umpteen.models.scorer import Ranking
-from umpteen.params import Parameters, check_count
+from umpteen.params import Threaded
 from umpteen.progress import Listener
 from umpteen.storage.names import Names
+from umpteen.trained.dense import share_out
 from umpteen.trained.model import TrainedModel
 
 
-class Estimator(Parameters, RoutesMetadata, abc.ABC):
+class Estimator(Threaded, RoutesMetadata, abc.ABC):
     """Parameters and, once fitted, the model trained with them.
 
     Attributes
@@ -50,7 +50,6 @@ class Estimator(Parameters, RoutesMetadata, abc.ABC):
     preprocessing_ : Preprocessing
     """
 
-    threads: int | None
     model_: TrainedModel
 
     @abc.abstractmethod
@@ -69,25 +68,6 @@ class Estimator(Parameters, RoutesMetadata, abc.ABC):
 
     #: The form of the labels given to `fit`, which predictions have too.
     _form: TargetForm = TargetForm()
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "__init__" in cls.__dict__:
-            cls.__init__ = _accept_n_jobs(cls.__init__)  # type: ignore[method-assign]
-
-    @property
-    def n_jobs(self) -> int | None:
-        """scikit-learn's name for `threads`; -1 means all cores, which is the default."""
-        return self.threads
-
-    @n_jobs.setter
-    def n_jobs(self, value: int | None) -> None:
-        self.threads = _threads_of(value)
-
-    def set_params(self, **params: Any) -> Self:
-        if "n_jobs" in params:
-            params["threads"] = _threads_of(params.pop("n_jobs"))
-        return super().set_params(**params)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -223,11 +203,9 @@ class Estimator(Parameters, RoutesMetadata, abc.ABC):
 
     def _predict_proba(self, X: Any) -> NDArray[np.float32]:
         found = self.fitted().predict_proba(self._check_columns(X))
-        if self._form.kind != "classes":
-            return found
-        # Each row has one class: what the classes have alone is shared out.
-        total = found.sum(axis=1, keepdims=True)
-        return np.where(total > 0, found / np.where(total > 0, total, 1), np.float32(1 / found.shape[1]))
+        return share_out(found) if self._form.kind == "classes" else found
+
+    _predict_proba.__name__ = "predict_proba"  # by which StackingClassifier calls it again
 
     @property
     def predict_proba(self) -> Callable[[Any], NDArray[np.float32]]:
@@ -265,26 +243,6 @@ class Estimator(Parameters, RoutesMetadata, abc.ABC):
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         self.fitted().save(path, overwrite=overwrite)
-
-
-def _threads_of(n_jobs: Any) -> int | None:
-    if n_jobs is None or n_jobs == -1:
-        return None
-    return check_count("n_jobs", n_jobs, high=4096)
-
-
-def _accept_n_jobs(init: Any) -> Any:
-    """A constructor that also takes `n_jobs` in place of `threads`."""
-
-    @functools.wraps(init)
-    def with_n_jobs(self: Any, *args: Any, **params: Any) -> None:
-        if "n_jobs" in params:
-            if "threads" in params:
-                raise ParamError("threads and n_jobs are one parameter, but both are given")
-            params["threads"] = _threads_of(params.pop("n_jobs"))
-        init(self, *args, **params)
-
-    return with_n_jobs
 
 
 for _name in (

@@ -19,14 +19,15 @@ def weigh_rows(method: Method, X: Csr, Y: Csr, sample_weight: Any) -> tuple[Csr,
     if sample_weight is None:
         return X, Y, None
     method.check_weighs_rows()
-    weights = _check(sample_weight, X.shape[0])
+    weights = check_weights(sample_weight, X.shape[0])
     counts = weights > 0
     if not counts.all():
         X, Y, weights = X[counts], Y[counts] if Y.shape[0] == len(counts) else Y, weights[counts]
     return X, Y, None if (weights == 1).all() else weights
 
 
-def _check(sample_weight: Any, n_rows: int) -> NDArray[np.float32]:
+def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float32]:
+    """A weight for each row, finite and at least 0, not all 0."""
     try:
         weights = np.asarray(sample_weight, np.float32)
     except (TypeError, ValueError) as error:

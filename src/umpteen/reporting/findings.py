@@ -81,7 +81,7 @@ def examine_texts(
         labels = tagger.concepts_.translate(model, labels)
     rows = tagger.vectorize(texts, threads=how.get("threads"))
     unseen = dict.fromkeys(name for row in labels for name in row if name not in model.ids_by_name)
-    names = [*tagger.classes_, *unseen]
+    names = [*tagger.names_in(None), *unseen]
     return _examine(model, tagger, rows, encode_targets(model, labels), names, texts, ids, **how)
 
 

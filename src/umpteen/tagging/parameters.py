@@ -6,22 +6,24 @@ from typing import Any, ClassVar, Self
 
 from umpteen.choosing.budget import parse_budget
 from umpteen.choosing.choice import AUTO
+from umpteen.choosing.contestants import exact_methods
 from umpteen.errors import ParamError
 from umpteen.methods import method_class
 from umpteen.methods.base import Method
 from umpteen.methods.foreign import ForeignClassifier, is_classifier
 from umpteen.methods.held_out import check_calibration
 from umpteen.methods.training import check_keep_rows
-from umpteen.params import Parameters, check_count, check_flag
+from umpteen.params import Threaded, check_count, check_flag
 from umpteen.tagging.storage import PRECOMPUTED, Untrainable
 from umpteen.text.features import TextFeatures, make_features
+from umpteen.text.union import NAMED
 
 #: Used where no features are given: words, of which one that occurs ten times counts more than one that occurs once,
 #: but not ten times more.
 DEFAULT_FEATURES = "word"
 
 
-class TaggerParameters(Parameters):
+class TaggerParameters(Threaded):
     """The parameters that `Tagger` takes and documents; those of its method and its features are inside them."""
 
     name: ClassVar[str] = "Tagger"
@@ -34,6 +36,7 @@ class TaggerParameters(Parameters):
     tune: bool
     keep_rows: int
     vocabulary: Any
+    threads: int | None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         params = super().get_params()
@@ -44,25 +47,42 @@ class TaggerParameters(Parameters):
         return params
 
     def set_params(self, **params: Any) -> Self:
+        if "n_jobs" in params:
+            return super().set_params(**params)  # calls this method again, with threads
+        own = {name: value for name, value in params.items() if "__" not in name}
+        self.check_param_names(own)
+        for name, value in own.items():
+            setattr(self, name, value)
         if any(name.startswith("method__") for name in params):
-            self._name_method()
+            self._name_method([name.partition("__")[2] for name in params if name.startswith("method__")])
+        if any(name.startswith("features__") for name in params):
+            self._name_features()
         known = self.get_params()
-        for name, value in params.items():
+        for name in [name for name in params if name not in own]:
             if name not in known:
                 raise ParamError(f"Tagger has no parameter {name!r}; its parameters are {', '.join(known)}")
             owner, _, inner = name.partition("__")
-            if inner:
-                getattr(self, owner).set_params(**{inner: value})
-            else:
-                setattr(self, name, value)
+            getattr(self, owner).set_params(**{inner: params[name]})
         return self
 
-    def _name_method(self) -> None:
-        """Turns a method's name into the method, so that its parameters can be set."""
-        if self.method is None or self.method == AUTO:
-            raise ParamError("parameters of a method need a method: Tagger('dismec'), but method is 'auto'")
-        if isinstance(self.method, str):
+    def _name_method(self, settings: list[str]) -> None:
+        """Turns a method's name into the method, so that its parameters can be set; "auto" into the method that it
+        starts from."""
+        if self.method is None or (isinstance(self.method, str) and self.method == AUTO):
+            first, _ = exact_methods(None)
+            if unknown := [name for name in settings if name not in first.param_defaults()]:
+                raise ParamError(
+                    f'method__{unknown[0]} must be a parameter of the method, which is {first.name} where "auto" is '
+                    "given settings; for another name it first, such as Tagger('fastxml')"
+                )
+            self.method = first
+        elif isinstance(self.method, str):
             self.method = method_class(self.method)()
+
+    def _name_features(self) -> None:
+        """The same for features that are given by name."""
+        if self.features is None or (isinstance(self.features, str) and self.features in NAMED):
+            self.features = make_features(self.features or DEFAULT_FEATURES)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags
@@ -82,6 +102,8 @@ class TaggerParameters(Parameters):
         check_flag("tune", self.tune)
         self.check_held_out()
         check_count("keep_rows", self.keep_rows, low=0)
+        if self.threads is not None:
+            check_count("threads", self.threads, high=4096)
         if method is None or method == AUTO:
             return None
         if self.budget is not None or self.tune:
@@ -99,6 +121,8 @@ class TaggerParameters(Parameters):
             )
         check_keep_rows(method, self.keep_rows)
         method.validate()
+        if self.threads is not None and method.get_params().get("threads", 0) is None:
+            return type(method)(**method.get_params() | {"threads": self.threads})
         return method
 
     def check_held_out(self) -> None:
@@ -109,4 +133,4 @@ class TaggerParameters(Parameters):
         """The features to fit; None if rows are precomputed."""
         if isinstance(self.features, str) and self.features == PRECOMPUTED:
             return None
-        return make_features(DEFAULT_FEATURES if self.features is None else self.features)
+        return make_features(DEFAULT_FEATURES if self.features is None else self.features, self.threads)

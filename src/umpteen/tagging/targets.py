@@ -2,48 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from umpteen.data.label_lists import to_label_matrix
+from umpteen.data.label_lists import encode_labels
 from umpteen.data.matrix import Csr
-from umpteen.data.targets import TargetForm, is_array, plain_values, read_targets
+from umpteen.data.targets import TargetForm, holds_classes, holds_names, is_array, plain_values, read_targets
+from umpteen.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
-class LabelForm:
-    """The form of labels that are not lists of names, and what their columns or classes are called."""
+class LabelMatrix:
+    """Labels as a matrix and the names of its columns; as an iterable, the list of names of each text."""
 
-    form: TargetForm
+    Y: Csr
     names: list[str]
 
-    def to_lists(self, labels: Any) -> list[list[str]]:
-        """Other labels of this form as lists of names; a class that was not there in training is called by itself."""
-        if self.form.kind == "classes":
-            return [[str(name)] for name in np.asarray(plain_values(labels)).ravel().tolist()]
-        return _lists(self.form.encode(labels, len(self.names)), self.names)
+    def __iter__(self) -> Iterator[list[str]]:
+        for row in np.split(self.Y.indices, self.Y.indptr[1:-1]):
+            yield [self.names[label] for label in row]
 
-    def from_lists(self, lists: Sequence[Sequence[str]]) -> Any:
-        """Predicted names in this form. A text without any gets the first class."""
-        ids = {name: i for i, name in enumerate(self.names)}
-        if self.form.kind == "classes":
-            return self.form.classes[[ids[row[0]] if row else 0 for row in lists]]
-        return self.form.decode(to_label_matrix([[ids[name] for name in row] for row in lists], len(ids)))
+    def take(self, rows: Any) -> LabelMatrix:
+        """Some of the rows."""
+        return LabelMatrix(self.Y[rows], self.names)
 
 
-def read_labels(labels: Any) -> tuple[LabelForm | None, Iterable[Iterable[str]]]:
-    """The labels as lists of names, and their form if it is another."""
-    if not is_array(labels):
-        return None, labels
-    form, Y = read_targets(labels)
-    if form.kind == "lists":
+def read_labels(labels: Any) -> tuple[TargetForm | None, LabelMatrix | Iterable[Iterable[str]]]:
+    """The form of labels that are not lists of names, and their matrix; lists stay as they are."""
+    if not is_matrix(labels):
         return None, plain_values(labels)
-    names = form.names or [str(i) for i in range(Y.shape[1])]
-    return LabelForm(form, names), _lists(Y, names)
+    form, Y = read_targets(labels)
+    return form, LabelMatrix(Y, form.names or [str(i) for i in range(Y.shape[1])])
 
 
-def _lists(Y: Csr, names: Sequence[str]) -> list[list[str]]:
-    return [[names[label] for label in row] for row in np.split(Y.indices, Y.indptr[1:-1])]
+def is_matrix(labels: Any) -> bool:
+    """Whether labels are a matrix or classes, and not lists of names."""
+    if isinstance(labels, (list, tuple)):
+        return holds_classes(labels)
+    return is_array(labels) and not holds_names(plain_values(labels))
+
+
+def encode(labels: LabelMatrix | Iterable[Iterable[str]], known: list[str]) -> tuple[list[str], Csr]:
+    """Label names by id and the matrix of rows that have them: the columns of a matrix as they are; of lists first
+    the names known, then the others sorted."""
+    if isinstance(labels, LabelMatrix) and not known:
+        return labels.names, labels.Y
+    return encode_labels(labels, known)
+
+
+def check_rows(n_texts: int, n_labelled: int) -> None:
+    if n_texts != n_labelled:
+        raise DataError(f"each of the {n_texts} texts needs a list of labels, but there are {n_labelled}")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from umpteen.choosing.auto import choose_method
 from umpteen.choosing.budget import parse_budget
 from umpteen.choosing.choice import ENTRY, Choice, read_choice
@@ -13,10 +16,8 @@ from umpteen.choosing.features import choose_features
 from umpteen.choosing.training import train_choice
 from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
-from umpteen.data.label_lists import encode_labels
-from umpteen.data.matrix import Csr, as_csr
+from umpteen.data.matrix import as_csr
 from umpteen.data.tables.fields import Fields
-from umpteen.errors import DataError
 from umpteen.methods.held_out import draw_held_out, first_fold, train_calibrated
 from umpteen.methods.training import check_keep_rows
 from umpteen.progress import Listener
@@ -26,6 +27,7 @@ from umpteen.tagging.concepts import CONCEPTS, LabelConcepts, name_concepts, ope
 from umpteen.tagging.label_terms import warn_of_strangers, with_label_terms
 from umpteen.tagging.parameters import TaggerParameters
 from umpteen.tagging.storage import describe_features
+from umpteen.tagging.targets import check_rows, encode
 from umpteen.text.features import TextFeatures, restore
 from umpteen.trained.model import TrainedModel
 
@@ -42,30 +44,38 @@ def prepare(
         labels = name_concepts(vocabulary, labels)
         if method is not None and method.takes_label_terms:
             concepts = vocabulary.names_in_use()  # concepts without texts are labels too
-    names, Y = encode_labels(labels, concepts)
+    names, Y = encode(labels, concepts)
     if method is None and tagger.tune and tagger.features is None:
         known = read_choice(model_dir, first_fold(model_dir))
         if known is None:
             texts = list(texts)
-            check_rows(len(texts), Y)
+            check_rows(len(texts), Y.shape[0])
             features, X = choose_features(texts, Y, parse_budget(tagger.budget), tagger.seed)
             return features, Dataset(X, Y, names)
         features = restore(known.features)
     X = as_csr(texts, "texts") if features is None else features.fit_transform(texts)
-    check_rows(X.shape[0], Y)
+    check_rows(X.shape[0], Y.shape[0])
     if method is not None:
         warn_of_strangers(with_label_terms(method, vocabulary, features, names), vocabulary, names)
     return features, Dataset(weigh_dense(features, X, Y, tagger.seed), Y, names)
 
 
-def choose(tagger: TaggerParameters, data: Dataset, model_dir: PathLike | None, threads: int | None = None) -> Choice:
+def choose(
+    tagger: TaggerParameters,
+    data: Dataset,
+    model_dir: PathLike | None,
+    threads: int | None = None,
+    *,
+    weighs_rows: bool = False,
+) -> Choice:
     """See `Tagger.choose`."""
     tagger.check()
     known = read_choice(model_dir, first_fold(model_dir))
     trainings = 1 + len(draw_held_out(data.Y, tagger.calibration, tagger.seed))
     return known or choose_method(
-        data.X, data.Y, tagger.budget, threads, seed=tagger.seed, trainings=trainings, tune=tagger.tune
-    )
+        data.X, data.Y, tagger.budget, tagger.threads if threads is None else threads, seed=tagger.seed,
+        trainings=trainings, tune=tagger.tune, weighs_rows=weighs_rows,
+    )  # fmt: skip
 
 
 def train(
@@ -78,6 +88,7 @@ def train(
     fields: Fields | None,
     resume: bool,
     progress: bool | Listener,
+    row_costs: NDArray[np.float32] | None = None,
 ) -> tuple[TrainedModel, Choice | None]:
     """See `Tagger.train`. Returns the model and, with method="auto", what was chosen."""
     method = tagger.check()
@@ -91,7 +102,7 @@ def train(
         refuse_finished(model_dir)
     chosen = None
     if method is None:
-        choice = choice or choose(tagger, data, model_dir)
+        choice = choice or choose(tagger, data, model_dir, weighs_rows=row_costs is not None)
         if tagger.tune and tagger.features is None:
             choice = choice.with_features(features)
         method, chosen = choice.method, {ENTRY: choice.as_header()}
@@ -99,7 +110,7 @@ def train(
         if choice.blend is not None:  # has probabilities of its own
             return train_choice(
                 choice, data.X, data.Y, model_dir, label_names=data.label_names, progress=progress,
-                extra_header=header, extra_parts=parts, keep_rows=tagger.keep_rows,
+                extra_header=header, extra_parts=parts, keep_rows=tagger.keep_rows, row_costs=row_costs,
             ), choice  # fmt: skip
     else:
         choice = None
@@ -108,11 +119,6 @@ def train(
     return train_calibrated(
         type(method)(**method.get_params()), data.X, data.Y, model_dir, calibration=tagger.calibration,
         seed=tagger.seed, as_new=None if features is None else features.as_new, fold_header=chosen,
-        label_names=data.label_names, resume=resume, progress=progress, extra_header=header, extra_parts=parts,
-        keep_rows=tagger.keep_rows,
+        row_costs=row_costs, label_names=data.label_names, resume=resume, progress=progress, extra_header=header,
+        extra_parts=parts, keep_rows=tagger.keep_rows,
     ), choice  # fmt: skip
-
-
-def check_rows(n_texts: int, Y: Csr) -> None:
-    if n_texts != Y.shape[0]:
-        raise DataError(f"each of the {n_texts} texts needs a list of labels, but there are {Y.shape[0]}")

@@ -22,7 +22,7 @@ def make_features(given: Any, threads: int | None = None) -> TextFeatures:
     """Features to fit, from an object that has them as parameters, a name such as "char_wb", or a list of these; or
     such for each field of records, by their names, which may have weights: ``{"title^3": "word", "abstract": …}``."""
     if isinstance(given, (Tfidf, TfidfUnion)):
-        return type(given)(**given.get_params())
+        return type(given)(**given.get_params() | ({"threads": threads} if given.threads is None else {}))
     if isinstance(given, str) and given in NAMED:
         return Tfidf(**NAMED[given], threads=threads)
     if not isinstance(given, Encoding) and is_transformer(given):

@@ -33,6 +33,12 @@ def probabilities_of_all(model: TrainedModel, X: Any) -> NDArray[np.float32]:
     return _fill(model, X, "predict_proba", "predict_topk_proba", 0, model.to_unit)
 
 
+def share_out(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
+    """For rows that have one class each: what the classes have alone as shares of 1."""
+    total = probabilities.sum(axis=1, keepdims=True)
+    return np.where(total > 0, probabilities / np.where(total > 0, total, 1), np.float32(1 / probabilities.shape[1]))
+
+
 def _fill(model: TrainedModel, X: Any, what: str, instead: str, missing: float, convert: Any) -> NDArray[np.float32]:
     X = as_csr(X, "X", model.n_features)
     n_rows, n_labels = X.shape[0], model.n_labels

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from umpteen.data.files import PathLike
-from umpteen.data.matrix import Csr, as_csr, make_csr
+from umpteen.data.label_lists import ids_to_matrix
+from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.propensity import LabelCounts
 from umpteen.engines import make_engine
 from umpteen.engines.base import Engine
@@ -517,11 +518,7 @@ class TrainedModel:
     def predict(self, X: Any, top_k: int | str | None = None, threshold: float | str | None = None) -> Csr:
         """The labels to give each row, as a CSR matrix of ones, n_rows x n_labels; see `rank`."""
         labels, _ = self.rank(X, top_k, threshold)
-        kept = np.sort(np.where(labels >= 0, labels, np.iinfo(np.int32).max), axis=1)
-        mask = kept != np.iinfo(np.int32).max
-        indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
-        indices = kept[mask]
-        return make_csr(np.ones(len(indices), np.float32), indices, indptr, (len(labels), self.n_labels))
+        return ids_to_matrix(labels, self.n_labels)
 
     # --- evaluate and explain -----------------------------------------------------------------------------------
 
