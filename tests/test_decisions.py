@@ -130,11 +130,31 @@ def test_how_many_predictions_a_probability_rests_on():
     labels = np.tile(np.arange(5, dtype=np.int32), (200, 1))
     found = Calibration.fit(labels, scores, rng.random((200, 5)) < 0.3, np.full(5, 60))
     assert found.support[:-2].sum() == 1000  # the last two knots are above the topmost group
-    assert (found.count_support(scores) >= 20).all()
-    assert found.count_support([-np.inf]).tolist() == [0]
+    counts = found.count_support(found.to_probabilities(scores))
+    assert (counts >= 20).all()
+    nearest = np.abs(scores[..., None] - found.scores).argmin(axis=2)
+    assert (counts == found.support[nearest]).mean() > 0.99  # but between two knots, as 32 bits have it
+    assert found.count_support([0]).tolist() == [0]
     old = found.to_part()
     del old.arrays["support"]  # as earlier versions wrote it
-    assert Calibration.from_part(old).count_support([0.0, -np.inf]).tolist() == [-1, 0]
+    assert Calibration.from_part(old).count_support([0.5, 0]).tolist() == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_every_answer_says_on_how_many_predictions_a_probability_rests(cooking, tmp_path):  # noqa: F811
+    train, test = cooking
+    tagger = umpteen.Tagger("dismec").fit(train.texts[:1500], train.labels[:1500], tmp_path / "m")
+    found = tagger.suggest(test.texts[0], 5)
+    assert found.support == tagger.model_.calibration.count_support([p for _, p in found]).tolist()
+    assert len(found.support) == 5
+    assert min(found.support) > 0
+    shown = CliRunner().invoke(app, ["suggest", f"{tmp_path}/m", test.texts[0], "--top-k", "5", "--json", "-"])
+    assert [each["support"] for each in json.loads(shown.stdout)["suggestions"]] == found.support
+    plain = umpteen.Tagger("dismec", calibration=0).fit(train.texts[:300], train.labels[:300], tmp_path / "p")
+    assert plain.suggest(test.texts[0], 5).support == []
+    shown = CliRunner().invoke(app, ["suggest", f"{tmp_path}/p", test.texts[0], "--top-k", "5", "--json", "-"])
+    assert all("support" not in each for each in json.loads(shown.stdout)["suggestions"])
 
 
 def test_rows_are_held_out_once_each(tiny):
@@ -315,6 +335,33 @@ def test_evaluation_has_measures_of_decisions(tmp_path):
     assert metrics.decisions.micro.recall == pytest.approx(100 * 19 / 20)  # a label the model does not know is missed
     assert metrics.as_dict()["decisions"]["threshold"] == tagger.model_.calibration.threshold
     assert "labels given, from 0." in str(metrics)
+
+
+def test_decisions_are_measured_with_and_without_what_no_model_could_give(tmp_path):
+    texts, labels = two_labels(60)
+    tagger = umpteen.Tagger("dismec").fit(texts[:40], labels[:40], tmp_path / "m")
+    judged = [*labels[40:56], ["bird"], ["bird", *labels[57]], [], []]
+    decided = tagger.evaluate(texts[40:], judged, k=1).decisions
+    rows = [*range(16), 17]  # those with a label that the model knows, which is given to all of them
+    alone = tagger.evaluate([texts[40 + i] for i in rows], [labels[40 + i] for i in rows], k=1).decisions
+    assert alone.known_only is None
+    assert decided.known_only == replace(alone, threshold=None)
+    given = sum(map(len, tagger.predict(texts[40:])))
+    assert decided.micro.precision == pytest.approx(100 * 17 / given)
+    assert decided.micro.recall == pytest.approx(100 * 17 / 19)
+    assert decided.known_only.micro.recall == decided.known_only.macro.recall == 100
+    assert decided.macro.recall == pytest.approx(200 / 3)
+    lines = [{"text": text, "labels": row} for text, row in zip(texts[40:], judged, strict=True)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = CliRunner().invoke(app, ["evaluate", f"{tmp_path}/m", f"{tmp_path}/t.jsonl"]).output
+    assert "20 rows (2 without labels), 3 labels" in shown
+    assert "unseen in training, so counted as missed: 1 label in 2 rows" in shown
+    assert "only rows with a label seen in training, 17: P@1 100.00" in shown
+    assert shown.count("only rows with a label seen in training") == 2
+    shown = CliRunner().invoke(app, ["evaluate", f"{tmp_path}/m", f"{tmp_path}/t.jsonl", "--json", "-"]).stdout
+    facts = json.loads(shown)
+    assert (facts["n_unseen_labels"], facts["n_rows_with_unseen_labels"], facts["n_rows_without_labels"]) == (1, 2, 2)
+    assert facts["decisions"]["known_only"]["micro"]["recall"] == 100
 
 
 def test_training_without_calibration_leaves_what_lies_beside_the_model(tmp_path):

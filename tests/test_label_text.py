@@ -181,6 +181,10 @@ def test_a_tagger_suggests_concepts_that_no_text_has(tmp_path):
     found = again.suggest("beer", top_k=3, language="fi")
     assert "beer-fi" in [name for name, _ in found]
     assert again.explain("beer and wine", label="beer").words[0][0] == "beer"
+    for label in again.classes_:  # with rows and without
+        why = again.explain("the herring and beer tax", label=label)
+        assert why.words
+        assert why.base + sum(value for _, value in why.words) == pytest.approx(why.score, abs=1e-5)
     assert clone(again).fit(TEXTS, LABELS).suggest("beer") == tagger.suggest("beer")
     change = again.update_vocabulary(vocabulary())
     assert change.retired == change.renamed == []

@@ -131,7 +131,7 @@ def test_label_text_is_never_markup(page):
     assert page.locator("img[src=x]").count() == 0
 
 
-def test_a_picked_label_shows_which_words_spoke_for_it(page):
+def test_a_picked_label_shows_which_words_spoke_for_it(page, address):
     write(page)
     page.locator(".pick", has_text="wine").click()
     expect(page.locator("#why-title")).to_have_text("Why wine?")
@@ -147,6 +147,19 @@ def test_a_picked_label_shows_which_words_spoke_for_it(page):
     expect(page.locator("#why-words li.for").first).to_contain_text("+")
     expect(page.locator("#why-words li.against").first).to_contain_text("−")
     expect(page.locator("li.picked .name")).to_have_text("wine")
+    lines = {kind: [float(line.replace("−", "-")) for line in
+                    page.locator(f"#why-words li.{kind} .value").all_text_contents()]
+             for kind in ("word", "rest", "base", "sum")}  # fmt: skip
+    assert len(lines["word"]) >= 3
+    assert len(lines["base"]) == len(lines["sum"]) == 1
+    shown = sum(lines["word"]) + sum(lines["rest"]) + lines["base"][0]
+    assert shown == pytest.approx(lines["sum"][0], abs=0.0005 * 20)  # each is rounded
+    why = page.request.post(f"{address}/v1/explain", data={"text": TEXT, "label": "wine"}).json()
+    assert lines["sum"][0] == pytest.approx(why["raw_score"], abs=0.0006)
+    assert lines["base"][0] == pytest.approx(why["base"], abs=0.0006)
+    expect(page.locator("#why-note")).to_contain_text(
+        f"Its probability rests on {why['support']:,} held-out prediction"
+    )
     page.keyboard.press("Escape")
     expect(page.locator("#why")).to_be_hidden()
 

@@ -140,6 +140,53 @@ def test_many_at_once_get_their_own_answers(client, tagger):
             same(answer, tagger.suggest(ask["text"], **how))
 
 
+def test_answers_say_what_their_probabilities_rest_on(client, tagger):
+    texts = [*TEXTS, SEEN, "floob"]
+    expected = [tagger.suggest(text, 3) for text in texts]
+    assert expected[0].support
+    documents = [{"text": text} for text in texts]
+    for ask in ({"top_k": 3}, {"top_k": 3, "threshold": 0}):
+        answers = client.post("/v1/suggest-batch", json={"documents": documents, **ask}).json()
+        found = [[(each["label"], each["support"]) for each in answer["results"]] for answer in answers]
+        assert found == [
+            [(name, count) for (name, _), count in zip(row, row.support, strict=True)] for row in expected
+        ]
+    why = client.post("/v1/explain", json={"text": SEEN, "label": expected[-2][0][0]}).json()
+    assert why["support"] == expected[-2].support[0]
+    numbers = client.post("/v1/suggest", json={"features": {"17": 1.5}, "model": "numbers", "top_k": 3}).json()
+    assert numbers["results"]
+    assert all("support" not in each for each in numbers["results"])  # it is not calibrated
+    why = client.post("/v1/explain", json={"features": {"17": 1.5}, "model": "numbers", "label": "3"}).json()
+    assert "support" not in why
+
+
+def test_answers_say_why_there_is_no_label_and_clients_how_much_must_be_known(client):
+    half = f"{SEEN} floob floob2 floob3"
+    words = len(SEEN.split())
+    plain = client.post("/v1/suggest", json={"text": half}).json()
+    assert plain["results"]
+    assert "note" not in plain
+    known = 1 - plain["unknown_words"] / plain["words"]
+    assert 0 < known < 1
+    assert plain["words"] <= words + 3
+    assert client.post("/v1/suggest", json={"text": half, "min_known": known - 0.01}).json() == plain
+    asked = client.post("/v1/suggest", json={"text": half, "min_known": known + 0.01}).json()
+    assert asked["results"] == []
+    assert asked["note"] == (
+        f"no label: the model knows {known:.0%} of the words, and at least {known + 0.01:.0%} are asked for"
+    )
+    documents = [{"text": half}, {"text": "floob"}, {"text": ""}]
+    answers = client.post("/v1/suggest-batch", json={"documents": documents}).json()
+    assert [len(answer["results"]) > 0 for answer in answers] == [True, False, False]
+    assert [answer.get("note") for answer in answers] == [
+        None,
+        *["no label: the model knows no word of this text"] * 2,
+    ]
+    bad = client.post("/v1/suggest", json={"text": half, "min_known": 30})
+    assert bad.status_code == 422
+    assert bad.json()["error"]["field"] == "min_known"
+
+
 # --- explain, labels, models ---------------------------------------------------------------------------------------
 
 

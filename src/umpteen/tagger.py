@@ -50,13 +50,20 @@ class Suggestions(list[tuple[str, float]]):
     ----------
     uris, notations : list of str
         Those of the labels, if the model has a vocabulary; empty where a label has none.
+    support : list of int
+        On how many held-out predictions each probability rests: those with about the same score. Empty if the model
+        is not calibrated, and for concepts above labels.
     """
 
     def __init__(
-        self, found: Iterable[tuple[str, float]] = (), uris: Sequence[str] = (), notations: Sequence[str] = ()
+        self,
+        found: Iterable[tuple[str, float]] = (),
+        uris: Sequence[str] = (),
+        notations: Sequence[str] = (),
+        support: Sequence[int] = (),
     ) -> None:
         super().__init__(found)
-        self.uris, self.notations = list(uris), list(notations)
+        self.uris, self.notations, self.support = list(uris), list(notations), list(support)
 
     def _repr_html_(self) -> str:
         if not self.uris:
@@ -516,12 +523,15 @@ class Tagger(Classifying):
     ) -> list[Suggestions]:
         """A ranking with names instead of ids: one list per row."""
         names, concepts = self.names_in(language), self.concepts_
+        counts = self.fitted().count_support(values)
         found = []
-        for row, scores in zip(labels.tolist(), values.tolist(), strict=True):
+        for i, (row, scores) in enumerate(zip(labels.tolist(), values.tolist(), strict=True)):
             ids = [label for label in row if label >= 0]  # -1 only stands after the labels of a row
             pairs = ((names[label], value) for label, value in zip(ids, scores[: len(ids)], strict=True))
-            facts = () if concepts is None else (list(map(concepts.uri, ids)), list(map(concepts.notation, ids)))
-            found.append(Suggestions(pairs, *facts))
+            uris = [] if concepts is None else [concepts.uri(label) for label in ids]
+            notations = [] if concepts is None else [concepts.notation(label) for label in ids]
+            support = [] if counts is None else counts[i, : len(ids)].tolist()
+            found.append(Suggestions(pairs, uris, notations, support))
         return found
 
     def names_in(self, language: str | None) -> Sequence[str]:

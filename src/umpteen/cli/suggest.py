@@ -102,8 +102,9 @@ def command(
                     "label": name,
                     **(tagger.concepts_.describe(label) if tagger.concepts_ else {}),
                     "probability": value,
+                    **({"support": found.support[i]} if found.support else {}),
                 }
-                for label, (name, value) in zip(ids, found, strict=True)
+                for i, (label, (name, value)) in enumerate(zip(ids, found, strict=True))
             ],
             "unknown_words": unknown,
             "words": n_words,

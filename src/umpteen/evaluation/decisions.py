@@ -9,16 +9,17 @@ A precision, recall or F1 that would divide by 0 is 0, as in scikit-learn.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.data.matrix import Csr
-from umpteen.evaluation.metrics import find_hits
+from umpteen.data.propensity import LabelCounts
+from umpteen.evaluation.metrics import find_hits, keep_labels
 
-Floats = NDArray[np.float64]
+_KNOWN_ONLY = "only rows with a label seen in training, and only such labels"
 
 
 @dataclass(frozen=True)
@@ -41,35 +42,51 @@ class Decisions:
     labels_true: float
     #: The least probability of a label that was given; None if that was not what decided.
     threshold: float | None = None
+    #: The same of rows with a label seen in training, counting only such labels; None if there are no others.
+    known_only: Decisions | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def __str__(self) -> str:
-        rule = "" if self.threshold is None else f", from {self.threshold:.2f} on"
-        lines = [
-            f"labels given{rule}: {self.labels_given:.2f} a row, where {self.labels_true:.2f} are right",
-            f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}",
-        ]
-        for name, found in (("micro", self.micro), ("macro", self.macro), ("per row", self.per_row)):
-            lines.append(f"{name:<8}{found.precision:10.2f}{found.recall:8.2f}{found.F1:8.2f}")
+        lines = [self._summary(), f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}", *self._rows()]
+        if self.known_only is not None:
+            lines += [_KNOWN_ONLY, *self.known_only._rows()]
         return "\n".join(lines)
+
+    def _summary(self) -> str:
+        rule = "" if self.threshold is None else f", from {self.threshold:.2f} on"
+        return f"labels given{rule}: {self.labels_given:.2f} a row, where {self.labels_true:.2f} are right"
+
+    def _rows(self) -> list[str]:
+        return [
+            f"{name:<8}{found.precision:10.2f}{found.recall:8.2f}{found.F1:8.2f}" for name, found in self.measures()
+        ]
+
+    def measures(self) -> list[tuple[str, Measures]]:
+        return [("micro", self.micro), ("macro", self.macro), ("per row", self.per_row)]
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
         from umpteen.evaluation.report import paragraph, table
 
-        rule = "" if self.threshold is None else f", from {self.threshold:.2f} on"
-        rows = [
-            [name, f"{found.precision:.2f}", f"{found.recall:.2f}", f"{found.F1:.2f}"]
-            for name, found in (("micro", self.micro), ("macro", self.macro), ("per row", self.per_row))
-        ]
-        given = f"labels given{rule}: {self.labels_given:.2f} a row, where {self.labels_true:.2f} are right"
-        return paragraph(given) + table(["", "precision", "recall", "F1"], rows)
+        def show(of: Decisions) -> str:
+            rows = [
+                [name, f"{found.precision:.2f}", f"{found.recall:.2f}", f"{found.F1:.2f}"]
+                for name, found in of.measures()
+            ]
+            return table(["", "precision", "recall", "F1"], rows)
+
+        whole = paragraph(self._summary()) + show(self)
+        return whole if self.known_only is None else whole + paragraph(_KNOWN_ONLY) + show(self.known_only)
 
 
 def evaluate_decisions(
-    Y: Csr, labels: NDArray[np.int32], threshold: float | None = None, threads: int | None = None
+    Y: Csr,
+    labels: NDArray[np.int32],
+    threshold: float | None = None,
+    threads: int | None = None,
+    train_counts: LabelCounts | None = None,
 ) -> Decisions:
     """Judges the labels that rows are given.
 
@@ -79,6 +96,8 @@ def evaluate_decisions(
         The true labels.
     labels : n_rows x width
         Label ids given to each row, none twice, padded with -1.
+    train_counts
+        Of the labels, to tell which were seen in training; without it all were.
 
     Examples
     --------
@@ -91,8 +110,20 @@ def evaluate_decisions(
     macro        66.67   50.00   55.56
     per row      75.00   75.00   75.00
     """
-    n_rows, n_labels = Y.shape
     labels = np.ascontiguousarray(labels)
+    seen = np.ones(Y.shape[1], bool) if train_counts is None else train_counts.counts > 0
+    found = _judge(Y, labels, np.ones(Y.shape[1], bool), threads)
+    known = keep_labels(Y, seen)
+    judged = np.diff(known.indptr) > 0
+    only = None
+    if judged.any() and not (judged.all() and known.nnz == Y.nnz):
+        only = _judge(known[judged], labels[judged], seen, threads)
+    return replace(found, threshold=threshold, known_only=only)
+
+
+def _judge(Y: Csr, labels: NDArray[np.int32], counted: NDArray[np.bool_], threads: int | None) -> Decisions:
+    """Judges labels; macro means are over those that count."""
+    n_rows, n_labels = Y.shape
     given, hits = labels >= 0, find_hits(Y, labels, threads) & (labels >= 0)
     by_label = [
         np.bincount(labels[hits], minlength=n_labels),
@@ -102,7 +133,8 @@ def evaluate_decisions(
     by_row = [hits.sum(axis=1), given.sum(axis=1), np.diff(Y.indptr)]
     totals = [counts.sum(keepdims=True) for counts in by_row]
     per_row = totals[1][0] / n_rows, totals[2][0] / n_rows
-    return Decisions(_measure(*totals), _measure(*by_label), _measure(*by_row), *per_row, threshold)
+    macro = _measure(*(counts[counted] for counts in by_label))
+    return Decisions(_measure(*totals), macro, _measure(*by_row), *per_row)
 
 
 def _measure(hits: NDArray[Any], given: NDArray[Any], true: NDArray[Any]) -> Measures:

@@ -241,7 +241,7 @@ def evaluate(
     _add_label_scores(scores, true, ranked, hits, group)
     values = {f"{name}@{k}": 100 * scores[k][name] for name in scores[cuts[0]] for k in cuts}
     unseen = np.zeros(n_labels, bool) if train_Y is None else frequency == 0
-    known = _keep_labels(true, ~unseen)
+    known = keep_labels(true, ~unseen)
     judged = np.diff(known.indptr) > 0
     known_only = None
     if judged.any() and not (judged.all() and known.nnz == true.nnz):
@@ -267,7 +267,7 @@ def _count(n: int, thing: str) -> str:
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
-def _keep_labels(Y: Csr, kept: NDArray[np.bool_]) -> Csr:
+def keep_labels(Y: Csr, kept: NDArray[np.bool_]) -> Csr:
     """Y without the entries of other labels."""
     entries = kept[Y.indices]
     if entries.all():

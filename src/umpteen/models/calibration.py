@@ -104,14 +104,14 @@ class Calibration:
         found = np.interp(given, self.scores.astype(np.float64), self.probabilities.astype(np.float64))
         return np.where(np.isneginf(given), 0, found).astype(np.float32)
 
-    def count_support(self, scores: ArrayLike) -> NDArray[np.int64]:
-        """On how many held-out predictions the probabilities of these scores rest: those with about the same score.
-        0 for padding; -1 where a model does not say, since an earlier version calibrated it."""
-        given = np.asarray(scores, np.float64)
+    def count_support(self, probabilities: ArrayLike) -> NDArray[np.int64]:
+        """On how many held-out predictions each of these probabilities rests: those with about the same score.
+        0 for padding. A model that an earlier version calibrated does not know, and then there are none."""
+        given = np.asarray(probabilities, np.float64)
         if not len(self.support):
-            return np.where(np.isneginf(given), 0, -1).astype(np.int64)
-        middle = (self.scores[1:].astype(np.float64) + self.scores[:-1]) / 2
-        return np.where(np.isneginf(given), 0, self.support[np.searchsorted(middle, given)]).astype(np.int64)
+            return np.zeros(given.shape, np.int64)
+        middle = (self.probabilities[1:].astype(np.float64) + self.probabilities[:-1]) / 2
+        return np.where(given > 0, self.support[np.searchsorted(middle, given)], 0).astype(np.int64)
 
     def thresholds(self, labels: NDArray[np.int32], per_label: bool) -> NDArray[np.float32]:
         """The threshold of each of these labels, including -1 for padding; a label added later has the common one."""

@@ -114,7 +114,7 @@ def _examine(
     metrics = evaluate(Y, ranked, train, k=cuts, threads=threads, **constants)
     given, _ = rank_rows(model, rows, None, threshold, threads=threads)
     cut = model.threshold if threshold is None else threshold
-    metrics.decisions = evaluate_decisions(Y, given, cut if isinstance(cut, (int, float)) else None, threads)
+    metrics.decisions = evaluate_decisions(Y, given, cut if isinstance(cut, (int, float)) else None, threads, train)
     ranked, probabilities = ranked[:, : min(_DEPTH, model.n_labels)], probabilities[:, : min(_DEPTH, model.n_labels)]
     whole_cuts = [cut for cut in cuts if cut <= ranked.shape[1]] or [1]
     judged = score_rows(Y, ranked, train, k=whole_cuts, **constants)

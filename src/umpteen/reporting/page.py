@@ -108,10 +108,15 @@ def _decisions(found: Findings) -> str:
     rows = [
         [
             name,
-            *(_add_interval(found, f"{name} {kind}", getattr(each, kind)) for kind in ("precision", "recall", "F1")),
+            *(_add_interval(found, f"{name} {kind}", getattr(each, kind)) for kind in kinds),
         ]
-        for name, each in (("micro", decided.micro), ("macro", decided.macro), ("per row", decided.per_row))
+        for name, each in decided.measures()
     ]
+    if decided.known_only is not None:
+        rows += [
+            [f"{name}, without unseen labels", *(f"{getattr(each, kind):.2f}" for kind in kinds)]
+            for name, each in decided.known_only.measures()
+        ]
     rule = "" if decided.threshold is None else f" Labels are given from {decided.threshold:.2f} on."
     sweep = sweep_thresholds(found.Y, found.ranked, found.probabilities)
     used = sweep["labels_per_row"] > 0

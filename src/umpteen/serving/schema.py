@@ -149,6 +149,17 @@ class LearnResponse(Struct):
     version: Annotated[str, Meta(description="The new model, which the server uses some seconds later.")]
 
 
+SupportField = (
+    Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="On how many held-out predictions the probability rests: those with about the same score. Of "
+            "calibrated models.",
+        ),
+    ]
+    | UnsetType
+)
 UriField = Annotated[str, Meta(description="Of models with a vocabulary, where the concept has one.")] | UnsetType
 NotationField = Annotated[str, Meta(description="As uri.")] | UnsetType
 
@@ -157,6 +168,7 @@ class Suggestion(Struct, omit_defaults=True):
     label: str
     label_id: int
     score: Annotated[float, Meta(ge=0, le=1, description="A probability if the model is calibrated.")]
+    support: SupportField = UNSET
     uri: UriField = UNSET
     notation: NotationField = UNSET
 
@@ -210,6 +222,7 @@ class ExplainResponse(Struct, omit_defaults=True):
     unknown: Annotated[list[str], Meta(description="Words that the model does not know.")]
     votes: Annotated[list[dict[str, Any]], Meta(description="Trees or neighbours that voted, strongest first.")]
     note: Annotated[str, Meta(description="The votes in a few words; empty if nothing votes.")]
+    support: SupportField = UNSET
     text: (
         Annotated[str, Meta(description="What the places of spans refer to: the fields of the record, joined.")]
         | UnsetType

@@ -54,6 +54,8 @@ _ROWS_PER_CALL = 256
 _WORTH_THREADS = 0.002
 _WORTH_THREADS_AMONG_MANY = 0.01
 _MANY_CHARACTERS = 500_000
+#: What comes before the score of a suggestion.
+_SCORE = b'"score":'
 
 
 @dataclass(slots=True, eq=False)
@@ -244,13 +246,18 @@ class OpenModel:
         most = [labels.shape[1] if top_k is None or isinstance(top_k, str) else int(top_k) for top_k in wanted]
         least = [job.options.threshold if isinstance(job.options.threshold, float) else 0.0 for job in jobs]
         n_rows = [len(job.documents) for job in jobs]
-        ids, which = np.unique(labels, return_inverse=True)
-        if len(ids) and ids[0] < 0:
-            ids, which = ids[1:], which - 1  # none
+        support = self.model.count_support(scores)
+        kinds = labels.astype(np.int64) << 32 | (0 if support is None else support)  # what there is to say but scores
+        found, which = np.unique(np.where(labels >= 0, kinds, -1), return_inverse=True)
+        if len(found) and found[0] < 0:
+            found, which = found[1:], which - 1  # none
+        begins = map(begin, (found >> 32).tolist())
+        if support is not None:
+            begins = map(_add_support, begins, (found & 0xFFFFFFFF).tolist())
         return _native.write_suggestions(
             which.reshape(labels.shape).astype(np.int32),
             scores,
-            [begin(label) for label in ids.tolist()],
+            list(begins),
             np.repeat(np.array(most, np.int64), n_rows),
             np.repeat(np.array(least, np.float64), n_rows),
         )
@@ -297,6 +304,7 @@ class OpenModel:
             features = map(str, found.features.tolist())
             words, spans, unknown = list(zip(features, found.contributions.tolist(), strict=True)), [], []
         unit = self.model.to_unit(np.array([found.score], np.float32))
+        support = self.model.count_support(unit)
         return msgspec.json.encode(
             schema.ExplainResponse(
                 label=self.label(label),
@@ -314,6 +322,7 @@ class OpenModel:
                 unknown=unknown,
                 votes=found.votes,
                 note=found.note,
+                support=UNSET if support is None else int(support[0]),
                 text=UNSET if ask.record is UNSET else str(ask.text),
             )
         )
@@ -448,9 +457,14 @@ def _namers(
     @lru_cache(_NAMES_KEPT)
     def begin(label: int) -> bytes:
         known = b"".join(b'"%b":%b,' % (key.encode(), _encode(value)) for key, value in describe(label).items())
-        return b'{"label":%b,"label_id":%d,%b"score":' % (msgspec.json.encode(name_of(label)), label, known)
+        return b'{"label":%b,"label_id":%d,%b%b' % (msgspec.json.encode(name_of(label)), label, known, _SCORE)
 
     return name_of, begin
+
+
+def _add_support(begin: bytes, support: int) -> bytes:
+    """The beginning of a suggestion, with on how many predictions its probability rests."""
+    return b'%b"support":%d,%b' % (begin[: -len(_SCORE)], support, _SCORE)
 
 
 def _fit(name: str, wanted: str, count: int, label: int) -> tuple[bool, bool, int, int]:

@@ -30,9 +30,10 @@ def judge(model: TrainedModel, rows: TextRows, Y: Csr, options: dict[str, Any]) 
     ranked, _ = model.predict_topk(rows.X, max(ks) if isinstance(ks, Iterable) else ks)
     counts = np.zeros(Y.shape[1], np.int64)
     counts[: model.n_labels] = model.train_counts.counts
-    metrics = evaluate(Y, ranked, LabelCounts(counts, model.train_counts.n_rows), **options)
+    seen = LabelCounts(counts, model.train_counts.n_rows)
+    metrics = evaluate(Y, ranked, seen, **options)
     given, _ = rank_rows(model, rows)
-    metrics.decisions = evaluate_decisions(Y, given, model.threshold, options.get("threads"))
+    metrics.decisions = evaluate_decisions(Y, given, model.threshold, options.get("threads"), seen)
     return metrics
 
 

@@ -457,6 +457,12 @@ class TrainedModel:
         """Scores as probabilities if the model is calibrated; else mapped to [0, 1] in the same order."""
         return self._decider.to_unit(scores)
 
+    def count_support(self, probabilities: ArrayLike) -> NDArray[np.int64] | None:
+        """On how many held-out predictions each of these probabilities rests (see `Calibration.count_support`); None
+        if the model is not calibrated, or by a version that did not count them."""
+        known = self.calibration is not None and len(self.calibration.support)
+        return self.calibration.count_support(probabilities) if known and self.calibration is not None else None
+
     def rank(
         self,
         X: Any,
@@ -541,7 +547,8 @@ class TrainedModel:
     def judge_decisions(self, X: Any, Y: Any, *, threads: int | None = None) -> Decisions:
         """Precision, recall and F1 of the labels that `predict` gives rows."""
         labels, _ = self.rank(X, threads=threads)
-        return evaluate_decisions(self.check_targets(Y, len(labels)), labels, self.threshold, threads)
+        targets = self.check_targets(Y, len(labels))
+        return evaluate_decisions(targets, labels, self.threshold, threads, self.train_counts)
 
     def score(self, X: Any, Y: Any, sample_weight: Any = None) -> float:
         """P@1 as a fraction, for scikit-learn's searches: the share of rows, or of their summed weights, whose best

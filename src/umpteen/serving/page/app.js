@@ -158,7 +158,7 @@ function labelRow(model, found, other) {
   }
   pick.append(make("span", { className: "score", textContent: found.score.toFixed(2) }));
   pick.setAttribute("aria-pressed", picked);
-  pick.title = "Which words count for it?";
+  pick.title = `Which words count for it?${restsOn(found)}`;
   pick.addEventListener("click", () => pickLabel(model, found.label));
   const judges = modelOf(model).input === "text" ? [
     judgeButton(model, found.label, "accepted", "✓", "Right"), judgeButton(model, found.label, "rejected", "✗", "Wrong"),
@@ -168,6 +168,12 @@ function labelRow(model, found, other) {
   never.addEventListener("click", () => leaveOut(found.label));
   row.append(pick, ...judges, never);
   return row;
+}
+
+// Of few predictions a probability is a rough one.
+function restsOn({ support }) {
+  if (support === undefined) return "";
+  return ` Its probability rests on ${support.toLocaleString("en")} held-out prediction${support === 1 ? "" : "s"}.`;
 }
 
 function judgeButton(model, label, kind, sign, word) {
@@ -273,7 +279,7 @@ async function explain() {
 
 function showWhy(why, text) {
   $("why-title").textContent = `Why ${why.label}?`;
-  $("why-note").textContent = `${why.meaning}${
+  $("why-note").textContent = `${why.meaning}${restsOn(why)}${
     why.note ? ` ${why.note[0].toUpperCase()}${why.note.slice(1)}.` : ""}${
     why.unknown.length ? ` Unknown: ${why.unknown.slice(0, 8).join(", ")}.` : ""}`;
   $("why-text").replaceChildren(...(why.spans.length ? highlight(text, why.spans) : [text]));
