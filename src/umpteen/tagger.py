@@ -380,10 +380,30 @@ class Tagger(Classifying):
     # --- suggest -------------------------------------------------------------------------------------------------
 
     @overload
-    def suggest(self, texts: str | Mapping[str, Any], *how: Any, **more: Any) -> Suggestions: ...
+    def suggest(
+        self,
+        texts: str | Mapping[str, Any],
+        top_k: int | str | None = None,
+        threshold: float | str | None = None,
+        exclude: Any = None,
+        include: Any = None,
+        threads: int | None = None,
+        min_known: float = 0.0,
+        language: str | None = None,
+    ) -> Suggestions: ...
 
     @overload
-    def suggest(self, texts: Iterable[Any], *how: Any, **more: Any) -> list[Suggestions]: ...
+    def suggest(
+        self,
+        texts: Iterable[Any],
+        top_k: int | str | None = None,
+        threshold: float | str | None = None,
+        exclude: Any = None,
+        include: Any = None,
+        threads: int | None = None,
+        min_known: float = 0.0,
+        language: str | None = None,
+    ) -> list[Suggestions]: ...
 
     def suggest(
         self,
@@ -424,6 +444,16 @@ class Tagger(Classifying):
         ranking = self.rank_rows(rows, top_k, threshold, exclude, include, threads, min_known=min_known)
         found = self.name_labels(*ranking, language)
         return found[0] if one else found
+
+    @overload
+    def suggest_broader(
+        self, texts: str | Mapping[str, Any], steps: int = 1, language: str | None = None, **how: Any
+    ) -> Suggestions: ...
+
+    @overload
+    def suggest_broader(
+        self, texts: Iterable[Any], steps: int = 1, language: str | None = None, **how: Any
+    ) -> list[Suggestions]: ...
 
     def suggest_broader(
         self, texts: Any, steps: int = 1, language: str | None = None, **how: Any
