@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFi
 from umpteen.storage.store import ModelReader, ModelWriter, Part
 from umpteen.text import reading
 from umpteen.text.patterns import run_length
+from umpteen.text.reading import TextReader
 from umpteen.text.words import N_CHARACTERS, word_table
 
 from . import reference
@@ -314,6 +316,64 @@ def test_equal_to_the_slow_twin(texts, params, threads):
         assert X.nnz == np.count_nonzero(expected)
 
 
+# --- all scripts ------------------------------------------------------------------------------------------------
+
+SCRIPTS = st.text(
+    "ab Zß-_1é\u0301\u0308ﬁＡ日本語のテ々ภาษ\u0e35\u0e48ไहि\u0928\u094d\u0926\u0940한글\ufe0f\U00020000\ud800.",
+    max_size=30,
+)
+
+
+@given(
+    st.lists(SCRIPTS, min_size=1, max_size=6),
+    st.sampled_from([(1, 1), (1, 2), (2, 2)]),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([None, ["本語", "ab"]]),
+    st.sampled_from([r"(?u)\b\w\w+\b", r"\w+", r"\S+", r"(?u)\b\w{3,}\b"]),
+    st.sampled_from([1, 3]),
+)
+def test_terms_of_all_scripts_are_those_of_the_slow_reader(texts, n, start, stop_words, pattern, threads):
+    tfidf = umpteen.Tfidf(
+        all_scripts=True, ngram_range=n, word_start=start, stop_words=stop_words, token_pattern=pattern,
+        use_idf=False, norm=None, threads=threads,
+    )  # fmt: skip
+    slow = [Counter(term for term, _, _ in TextReader(tfidf).find_terms(text)) for text in texts]
+    if not any(slow):
+        with pytest.raises(DataError, match="no terms are left"):
+            tfidf.fit(texts)
+        return
+    X = tfidf.fit_transform(texts)
+    terms = sorted(set().union(*slow))
+    assert list(tfidf.feature_names_) == terms
+    assert X.toarray().tolist() == [[counts[term] for term in terms] for counts in slow]
+    assert np.array_equal(tfidf.transform(texts).toarray(), X.toarray())
+    for text in texts:
+        assert all(0 <= span.begin <= span.end <= len(text) for span in tfidf.spans(text))
+
+
+def test_scripts_without_spaces_become_pairs_and_marks_stay_with_their_words():
+    tfidf = umpteen.Tfidf(all_scripts=True)
+    tfidf.fit(["東京タワー by night, 京", "हिन्दी भाषा", "ภาษาไทย", "한국어 문서"])
+    words = ["by", "night", "हिन्दी", "भाषा", "한국어", "문서"]
+    pairs = ["東京", "京タ", "タワ", "ワー", "京", "ภา", "าษ", "ษา", "าไ", "ไท", "ทย"]
+    assert list(tfidf.feature_names_) == sorted(words + pairs)
+    assert tfidf.unknown_words("東京の夜 by day") == ["京の", "の夜", "day"]
+
+
+def test_what_looks_the_same_has_one_column():
+    tfidf = umpteen.Tfidf(all_scripts=True).fit(["Straße", "ﬁsh", "cafe\u0301", "ΛΌΓΟΣ"])
+    for same in ("STRASSE", "fish", "CAFÉ", "λόγος", "ｆｉｓｈ"):
+        assert tfidf.transform([same]).nnz == 1, same
+    assert umpteen.Tfidf().fit(["cafe\u0301"]).transform(["CAFÉ"]).nnz == 0  # as scikit-learn has it
+
+
+def test_ascii_texts_are_the_same_with_all_scripts(nuclei):
+    texts = [text.encode("ascii", "ignore").decode() for text in nuclei[:500]]
+    plain, every = umpteen.Tfidf(), umpteen.Tfidf(all_scripts=True)
+    same_rows(plain.fit_transform(texts), every.fit_transform(texts))
+    assert saved_bytes(plain)[0] == saved_bytes(every)[0]
+
+
 # --- the same whatever the threads, the batches, the source -----------------------------------------------------
 
 
@@ -527,7 +587,7 @@ def test_parameters_follow_sklearns_conventions():
     theirs = TfidfVectorizer().get_params()
     ours = umpteen.Tfidf().get_params()
     assert {k: v for k, v in ours.items() if k in theirs} == {k: theirs[k] for k in ours if k in theirs}
-    assert set(ours) - set(theirs) == {"hashing", "language", "threads", "word_form", "word_start"}
+    assert set(ours) - set(theirs) == {"all_scripts", "hashing", "language", "threads", "word_form", "word_start"}
     with pytest.raises(ParamError, match="tfidf has no parameter 'decode_error'"):
         tfidf.set_params(decode_error="ignore")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 
 import numpy as np
 import pytest
@@ -46,9 +47,11 @@ def assert_same(left, right):
 @pytest.mark.data
 def test_equal_to_a_union_of_sklearns(cooking):
     texts = cooking.texts[:2000]
-    settings = {"w": NAMED["word"], "c": NAMED["char_wb"]}
+    folded = {"preprocessor": lambda text: unicodedata.normalize("NFKC", text).casefold()}
+    settings = {"w": dict(NAMED["word"]), "c": dict(NAMED["char_wb"])}
+    assert all(params.pop("all_scripts") for params in settings.values())
     theirs = FeatureUnion(
-        [(name, TfidfVectorizer(**params)) for name, params in settings.items()],
+        [(name, TfidfVectorizer(**folded, **params)) for name, params in settings.items()],
         transformer_weights={"w": 3 / 5, "c": 4 / 5},
     )
     ours = TfidfUnion(["word", "char_wb"], weights=[3, 4])
@@ -141,7 +144,12 @@ def test_parameters():
     assert clone(union).get_params()["weights"] == [1, 2]
     assert describe(union) == {"parts": ["word", {"analyzer": "char"}], "weights": [1.0, 2.0]}
     assert describe(restore(json.loads(json.dumps(describe(union))))) == describe(union)
-    assert describe(make_features("pairs")) == {"sublinear_tf": True, "ngram_range": [2, 2], "min_df": 2}
+    assert describe(make_features("pairs")) == {
+        "sublinear_tf": True,
+        "all_scripts": True,
+        "ngram_range": [2, 2],
+        "min_df": 2,
+    }
     with pytest.raises(NotFittedError, match="call fit first"):
         union.transform(["a"])
 

@@ -29,7 +29,7 @@ struct Rules {
   TermList stop_words;
 
   Rules(const std::string& unit, bool lowercase, bool words_given, std::int64_t min_length, std::int64_t kept_length,
-        std::int64_t min_n, std::int64_t max_n, std::int64_t n_hashed, const nb::list& stop) {
+        std::int64_t min_n, std::int64_t max_n, std::int64_t n_hashed, const nb::list& stop, bool all_scripts) {
     if (kept_length < 0 || min_n < 1 || max_n < min_n || n_hashed < 0 || n_hashed > INT32_MAX)
       throw std::invalid_argument("rules for terms are out of range");
     for (const TextView& word : view_texts(stop)) stop_words.find_or_add(word.bytes, hash_term(word.bytes));
@@ -39,6 +39,7 @@ struct Rules {
                                     : TermUnit::word,
         .lowercase = lowercase,
         .words_given = words_given,
+        .all_scripts = all_scripts,
         .min_length = min_length,
         .kept_length = kept_length,
         .min_n = min_n,
@@ -63,7 +64,7 @@ class Counter {
            const CancelToken* token) {
     if (finished_) throw std::invalid_argument("counting is finished");
     const std::vector<TextView> views = view_texts(texts);
-    const WordTable table = view_word_table(word_table);
+    const WordTable table = view_word_table(word_table, rules_.rules.all_scripts ? 3 : 1);
     Control control = make_control(token);
     const nb::gil_scoped_release release;
     counter_.add(views, table, threads, control);
@@ -154,7 +155,7 @@ class Vectorizer {
                       const std::optional<Vector<double>>& idf, const std::string& norm, int threads,
                       const CancelToken* token) const {
     const std::vector<TextView> views = view_texts(texts);
-    const WordTable table = view_word_table(word_table);
+    const WordTable table = view_word_table(word_table, rules_.rules.all_scripts ? 3 : 1);
     const Weighting weighting = make_weighting(sublinear, idf, norm, n_columns());
     WeightedRows rows;
     {
@@ -187,9 +188,10 @@ class Vectorizer {
 void register_tfidf(nb::module_& m) {
   nb::class_<Rules>(m, "TermRules", "How a text becomes terms; see tfidf.hpp.")
       .def(nb::init<const std::string&, bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                    std::int64_t, const nb::list&>(),
+                    std::int64_t, const nb::list&, bool>(),
            nb::arg("unit"), nb::arg("lowercase"), nb::arg("words_given"), nb::arg("min_length"),
-           nb::arg("kept_length"), nb::arg("min_n"), nb::arg("max_n"), nb::arg("n_hashed"), nb::arg("stop_words"));
+           nb::arg("kept_length"), nb::arg("min_n"), nb::arg("max_n"), nb::arg("n_hashed"), nb::arg("stop_words"),
+           nb::arg("all_scripts") = false);
   nb::class_<Counter>(m, "TermCounter", "Counts the terms of texts that come batch by batch.")
       .def(nb::init<const Rules&, bool>(), nb::arg("rules"), nb::arg("keep_rows"))
       .def("add", &Counter::add, nb::arg("texts"), nb::arg("word_table").noconvert().none(), nb::arg("threads"),

@@ -43,11 +43,10 @@ inline std::vector<TextView> view_texts(const nb::list& texts) {
   return out;
 }
 
-inline constexpr std::size_t kWordTableSize = 0x110000 / 32;
-
-inline WordTable view_word_table(const std::optional<Vector<std::uint32_t>>& table) {
+inline WordTable view_word_table(const std::optional<Vector<std::uint32_t>>& table, std::size_t n_tables = 1) {
   if (!table) return nullptr;
-  if (table->size() != kWordTableSize) throw std::invalid_argument("a word table must have a bit per character");
+  if (table->size() != n_tables * kWordTableSize)
+    throw std::invalid_argument("a word table must have a bit per character");
   return table->data();
 }
 

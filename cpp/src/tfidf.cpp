@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -93,9 +94,11 @@ class Units {
   void read(const TextView& text, WordTable table) {
     units_.clear();
     segments_.clear();
-    // A word takes its bytes and a space; between two words there is at least one byte.
-    if (text.bytes.size() + 2 > capacity_) {
-      capacity_ = 2 * text.bytes.size() + 2;
+    // A word takes its bytes and a space; between two words there is at least one byte. A pair of characters, each of
+    // three bytes or more, takes seven bytes for three of the text.
+    const std::size_t most = (rules_.all_scripts ? 3 : 1) * text.bytes.size() + 2;
+    if (most > capacity_) {
+      capacity_ = 2 * most;
       joined_.reset(new char[capacity_]);
     }
     end_ = joined_.get();
@@ -105,6 +108,8 @@ class Units {
       read_characters_of_words(text);
     } else if (rules_.words_given) {
       read_given(text.bytes);
+    } else if (rules_.all_scripts) {
+      read_all_scripts(text.bytes, text.raw ? raw_bytes_ : ready_bytes_, table);
     } else {
       read_runs(text.bytes, text.raw ? raw_bytes_ : ready_bytes_, table);
     }
@@ -208,6 +213,70 @@ class Units {
       }
       if (p < end) p += *p < 0x80 ? 1 : decode(p, end).second;
     }
+  }
+
+  /// As read_runs, but marks go on with words, and runs of a script without spaces become pairs of characters.
+  void read_all_scripts(std::string_view text, const std::array<unsigned char, 256>& word_bytes, WordTable table) {
+    enum class Kind : std::uint8_t { none, spaced, unspaced };
+    Kind kind = Kind::none;
+    char* begin = end_;
+    std::int64_t length = 0;  // characters of this kind so far
+    std::string_view previous;
+    const auto finish = [&] {
+      if (kind == Kind::spaced && length >= rules_.min_length) {
+        finish_word(begin);
+      } else if (kind == Kind::unspaced && length == 1) {
+        append_word({previous});
+      } else if (kind == Kind::spaced) {
+        end_ = begin;
+      }
+    };
+    const char* p = text.data();
+    const char* const end = p + text.size();
+    while (p < end) {
+      const auto byte = static_cast<unsigned char>(*p);
+      char ascii = static_cast<char>(word_bytes[byte]);
+      std::string_view character(&ascii, 1);
+      Kind next = ascii == 0 ? Kind::none : Kind::spaced;
+      std::size_t n_bytes = 1;
+      if (byte >= 0x80) {
+        if (table == nullptr) throw std::invalid_argument("text beyond ASCII needs the table of word characters");
+        const auto [c, n] =
+            decode(reinterpret_cast<const unsigned char*>(p), reinterpret_cast<const unsigned char*>(end));
+        n_bytes = static_cast<std::size_t>(n);
+        character = {p, n_bytes};
+        const auto is_in = [table, c = c](std::size_t which) {
+          return (table[which * kWordTableSize + (c >> 5)] >> (c & 31) & 1) != 0;
+        };
+        const bool counts = is_in(0) || (kind != Kind::none && is_in(1));
+        next = !counts ? Kind::none : is_in(2) ? Kind::unspaced : Kind::spaced;
+      }
+      if (next != kind) {
+        finish();
+        kind = next;
+        begin = end_;
+        length = 0;
+      }
+      if (kind == Kind::spaced) {
+        std::memcpy(end_, character.data(), character.size());
+        end_ += character.size();
+      } else if (kind == Kind::unspaced) {
+        if (length > 0) append_word({previous, character});
+        previous = character;
+      }
+      ++length;
+      p += n_bytes;
+    }
+    finish();
+  }
+
+  void append_word(std::initializer_list<std::string_view> parts) {
+    char* const begin = end_;
+    for (const std::string_view part : parts) {
+      std::memcpy(end_, part.data(), part.size());
+      end_ += part.size();
+    }
+    finish_word(begin);
   }
 
   void read_given(std::string_view text) {

@@ -74,6 +74,8 @@ struct TermRules {
   bool lowercase = true;
   /// Words are given, each ended by NUL; else they are the longest runs of at least min_length word characters.
   bool words_given = false;
+  /// Combining marks belong to the words they follow, and runs of a script without spaces become pairs of characters.
+  bool all_scripts = false;
   std::int64_t min_length = 2;
   /// Above 0, only so many characters from the start of each word are kept.
   std::int64_t kept_length = 0;
@@ -87,7 +89,9 @@ struct TermRules {
 /// The column of a term, or -1.
 std::int32_t find_column(std::string_view term, const TermRules& rules, const TermView& vocabulary);
 
-/// A bit for every Unicode character that may stand in a word; null is enough for ASCII texts.
+/// A bit for every Unicode character that may stand in a word; null is enough for ASCII texts. With all_scripts, two
+/// more tables come behind: the combining marks, and the characters of scripts without spaces.
+inline constexpr std::size_t kWordTableSize = 0x110000 / 32;
 using WordTable = const std::uint32_t*;
 
 /// How counts become values; in double precision, rounded once at the end.

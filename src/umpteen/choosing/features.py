@@ -17,14 +17,14 @@ from umpteen.text.union import TfidfUnion
 
 #: Words, their starts, and pairs of words that five texts have: the best on held-out rows of several sets, of what
 #: takes at most three times as long as words alone.
-MIXED = TfidfUnion(["word", "start", Tfidf(sublinear_tf=True, ngram_range=(2, 2), min_df=5)], weights=[1, 1, 0.4])
+MIXED = TfidfUnion(["word", "start", make_features("pairs").set_params(min_df=5)], weights=[1, 1, 0.4])
 #: What is compared, the usual first: it stays unless another is better.
 VARIANTS: list[Any] = [
     "word",
     MIXED,
     ["word", "char_wb"],
-    Tfidf(sublinear_tf=True, ngram_range=(1, 2), min_df=2),
-    Tfidf(),
+    make_features("pairs").set_params(ngram_range=(1, 2)),
+    Tfidf(all_scripts=True),
 ]
 #: The share of the budget for this, and rows that are trained on at most.
 _SHARE = 0.2

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.errors import DataError, ParamError
-from umpteen.text.languages import find_reducer, fold
+from umpteen.text.languages import find_reducer
 from umpteen.text.patterns import run_length
-from umpteen.text.words import STRIP_ACCENTS, word_table
+from umpteen.text.words import STRIP_ACCENTS, marked_words, script_tables, split_scripts, word_table
 
 if TYPE_CHECKING:
     from umpteen.text.tfidf import Tfidf
@@ -39,7 +39,11 @@ class TextReader:
         self._words_given = callable(tfidf.analyzer) or (
             self._by_word and (length is None or self._reduce is not None)
         )
-        self._pattern = compile_pattern(tfidf.token_pattern) if length is None else _RUNS
+        # A language's words are those of its dictionary: in lower case, not folded.
+        self._folds = bool(tfidf.all_scripts) and self._reduce is None
+        self._all_scripts = bool(tfidf.all_scripts) or self._reduce is not None
+        runs = marked_words() if self._all_scripts else _RUNS
+        self._pattern = compile_pattern(tfidf.token_pattern) if length is None else runs
         self._length = length or 0
         self._stop_words = frozenset(tfidf.stop_words or ())
         self._least, self._most = tfidf.ngram_range
@@ -51,6 +55,7 @@ class TextReader:
             unit="word" if callable(tfidf.analyzer) else tfidf.analyzer,
             lowercase=self._lowercase,
             words_given=self._words_given,
+            all_scripts=self._all_scripts,
             min_length=length or 0,
             kept_length=tfidf.word_start or 0,
             min_n=self._least,
@@ -76,7 +81,7 @@ class TextReader:
             else:
                 # JSON may contain lone surrogates; they are in no word.
                 batch.append(self._prepare(text).encode("utf-8", "surrogatepass"))
-                table = word_table() if self._by_word else None
+                table = (script_tables() if self._all_scripts else word_table()) if self._by_word else None
             n_characters += len(text)
             if len(batch) >= BATCH_TEXTS or n_characters >= BATCH_CHARACTERS:
                 yield batch, table
@@ -85,8 +90,10 @@ class TextReader:
             yield batch, table
 
     def _prepare(self, text: str) -> str:
+        if self._all_scripts:  # one spelling for what looks the same
+            text = unicodedata.normalize("NFKC", text)
         if self._lowercase:
-            text = text.lower() if self._reduce is None else fold(text)
+            text = text.casefold() if self._folds else text.lower()
         return self._strip(text) if self._strip is not None else text
 
     def _split(self, text: str, number: int) -> bytes:
@@ -95,15 +102,23 @@ class TextReader:
             if not all(isinstance(word, str) for word in words):
                 raise DataError(f"analyzer must give a list of strings, but for text {number} gives {words!r:.60}")
         else:
-            words = self._pattern.findall(self._prepare(text))
-        if self._reduce is not None:  # stop words are left out here, since the kernel sees only what became of them
-            words = [self._reduce(word) for word in words if self._is_counted(word)]
+            ready = self._prepare(text)
+            words = [word for word, _, _ in self._find_units(ready)]
         if any("\0" in word for word in words):
             raise DataError(f"text {number} must not have NUL inside a word, but does; token_pattern can exclude it")
         return "".join(f"{word}\0" for word in words).encode("utf-8", "surrogatepass")
 
-    def _is_counted(self, word: str) -> bool:
-        return len(word) >= self._length and word not in self._stop_words
+    def _find_units(self, ready: str) -> Iterator[Found]:
+        """What counts as a word of a text that is ready, in its form, with its place."""
+        group = self._pattern.groups
+        for match in self._pattern.finditer(ready):
+            word, at = match[group], match.start(group)
+            for begin, end, whole in split_scripts(word) if self._all_scripts else [(0, len(word), True)]:
+                unit = word[begin:end]
+                # Stop words are words as they are written.
+                if unit in self._stop_words or (whole and len(unit) < self._length):
+                    continue
+                yield unit if self._reduce is None else self._reduce(unit), at + begin, at + end
 
     def find_terms(self, text: str) -> list[Found]:
         """The terms of a text by length and then by place, each with its place in the original text.
@@ -130,14 +145,10 @@ class TextReader:
     def _find_words(self, text: str) -> list[Found]:
         """The words of a text, each with its place in the original text."""
         ready, begins, ends = self._trace(text)
-        group = self._pattern.groups
-        found = []
-        for match in self._pattern.finditer(ready):
-            word, begin, end = match[group], match.start(group), match.end(group)
-            if self._is_counted(word):
-                word = (word if self._reduce is None else self._reduce(word))[: self._kept]
-                found.append((word, begins[begin], ends[end - 1] if end > begin else begins[begin]))
-        return found
+        return [
+            (word[: self._kept], begins[begin], ends[end - 1] if end > begin else begins[begin])
+            for word, begin, end in self._find_units(ready)
+        ]
 
     def _find_characters(self, text: str) -> list[list[Found]]:
         """The characters of a text, or of each of its words and the spaces around it, which have no width."""
@@ -162,7 +173,7 @@ class TextReader:
         pieces, begins, ends = [], [], []
         # A character became several or none; where texts are normalised, several may have become one.
         single = ((i, i + 1) for i in range(len(text)))
-        for begin, end in single if self._reduce is None else _clusters(text):
+        for begin, end in _clusters(text) if self._all_scripts else single:
             pieces.append(self._prepare(text[begin:end]))
             begins += [begin] * len(pieces[-1])
             ends += [end] * len(pieces[-1])

@@ -82,7 +82,7 @@ class SvdEncoder:
 
     def fit(self, texts: Sequence[str], seed: int, threads: int | None) -> Self:
         """Finds the space of texts."""
-        self.tfidf = Tfidf(sublinear_tf=True, min_df=2, max_features=MOST_WORDS, threads=threads)
+        self.tfidf = Tfidf(sublinear_tf=True, all_scripts=True, min_df=2, max_features=MOST_WORDS, threads=threads)
         try:
             X = self.tfidf.fit_transform(texts)
         except DataError:  # no word stands in two texts

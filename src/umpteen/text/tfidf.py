@@ -90,8 +90,13 @@ class Tfidf(Parameters):
     language, word_form
         Words of a language are counted in one form: "stem", by the rules of PyStemmer, or "lemma", by the dictionary
         of simplemma (``pip install 'umpteen[languages]'``). The language is a code such as "en", "fi" or "sv"; None,
-        the default, leaves words as they are. Texts are then also normalised (NFKC). Stop words are words before
-        they are stemmed.
+        the default, leaves words as they are. Of `all_scripts` a language has all but the folded case. Stop words are
+        words before they are stemmed.
+    all_scripts
+        Treat texts of any script well, where scikit-learn's rules suit the Latin one: what looks the same has one
+        spelling (NFKC, case folded, so "Straße" is "strasse"), combining marks are parts of words, and runs of a
+        script without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) become pairs of characters. ASCII texts
+        are the same with and without. Of runs of characters only the spelling changes.
     word_start
         Count only so many characters from the start of each word, a rough stem in any language that inflects at the
         end: 4 makes "fish", "fishing" and "fishes" one term. None, the default, counts whole words.
@@ -132,6 +137,7 @@ class Tfidf(Parameters):
         language: str | None = None,
         word_form: str = "stem",
         word_start: int | None = None,
+        all_scripts: bool = False,
         hashing: int | None = None,
         threads: int | None = None,
     ) -> None:
@@ -151,6 +157,7 @@ class Tfidf(Parameters):
         self.language = language
         self.word_form = word_form
         self.word_start = word_start
+        self.all_scripts = all_scripts
         self.hashing = hashing
         self.threads = threads
 
@@ -384,7 +391,7 @@ class Tfidf(Parameters):
                 check_count(name, value)
         if self.max_features is not None:
             check_count("max_features", self.max_features)
-        for name in ("sublinear_tf", "use_idf", "smooth_idf", "lowercase"):
+        for name in ("sublinear_tf", "use_idf", "smooth_idf", "lowercase", "all_scripts"):
             check_flag(name, getattr(self, name))
         if self.norm not in ("l2", "l1", None):
             raise ParamError(f"norm must be 'l2', 'l1' or None, but is {self.norm!r}")

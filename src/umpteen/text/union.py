@@ -23,13 +23,14 @@ from umpteen.text.encoding import Encoding, is_encoder
 from umpteen.text.fields import check_fields, check_records, locate, read_fields, take_field
 from umpteen.text.tfidf import Span, Tfidf, WordCounts
 
+_USUAL = {"sublinear_tf": True, "all_scripts": True}
 #: Kinds of terms that have a name, and the settings that go with it.
 NAMED: dict[str, dict[str, Any]] = {
-    "word": {"sublinear_tf": True},
-    "start": {"sublinear_tf": True, "word_start": 4},
-    "pairs": {"sublinear_tf": True, "ngram_range": (2, 2), "min_df": 2},
-    "char": {"sublinear_tf": True, "analyzer": "char", "ngram_range": (4, 4), "min_df": 2},
-    "char_wb": {"sublinear_tf": True, "analyzer": "char_wb", "ngram_range": (4, 4), "min_df": 2},
+    "word": _USUAL,
+    "start": _USUAL | {"word_start": 4},
+    "pairs": _USUAL | {"ngram_range": (2, 2), "min_df": 2},
+    "char": _USUAL | {"analyzer": "char", "ngram_range": (4, 4), "min_df": 2},
+    "char_wb": _USUAL | {"analyzer": "char_wb", "ngram_range": (4, 4), "min_df": 2},
 }
 MOST_PARTS = 8
 #: The weight of dense vectors is chosen by whoever knows the labels.
