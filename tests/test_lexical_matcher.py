@@ -180,7 +180,7 @@ def test_saved_and_opened_it_says_the_same(vocabulary, tmp_path):
 def test_changed_arrays_are_an_error_or_an_answer(vocabulary, seed):
     """Whatever the arrays hold: no crash, no concept that is not there."""
     rng = np.random.default_rng(seed)
-    parts = umpteen.LexicalMatcher(vocabulary).fit(*draw(60))._parts()
+    parts = umpteen.LexicalMatcher(vocabulary).fit(*draw(60)).to_parts()
     n_errors = 0
     for _ in range(60):
         changed = {name: type(part)(dict(part.arrays), part.scalars) for name, part in parts.items()}

@@ -32,7 +32,15 @@ from umpteen.tagging.explaining import TextExplanation, explain_in_words
 from umpteen.tagging.label_terms import with_label_terms
 from umpteen.tagging.records import FieldNames, find_fields, read_records
 from umpteen.tagging.rows import TextRows, rank_rows
-from umpteen.tagging.storage import PRECOMPUTED, Untrainable, check_stored, open_features, open_fields, recipe_of
+from umpteen.tagging.storage import (
+    PRECOMPUTED,
+    Untrainable,
+    check_stored,
+    features_of,
+    open_features,
+    open_fields,
+    recipe_of,
+)
 from umpteen.tagging.targets import check_rows, read_labels
 from umpteen.tagging.updating import VocabularyUpdate, update_model
 from umpteen.tagging.weights import weigh_texts
@@ -111,6 +119,13 @@ class Tagger(Classifying):
     threads
         How many threads to use, where the method and the features do not say; by default all cores. The model does
         not depend on it.
+    channels
+        With a vocabulary: what labels are ranked by, of "rows", the method; "terms", terms of the vocabulary that
+        stand in the text; and "label-text", the words of labels. Several are blended, and all concepts in use are
+        labels, with texts or without. By default all three if the method is "auto", and the method alone if one is
+        named, or with `tune`, `keep_rows` or calibration=0. Channels are trained twice, first without a tenth of the
+        texts (a fifth of fewer than 5,000; or what `calibration` says) that show when to trust which; one that does
+        not help is left out. The method "lexical" is the terms alone.
 
     Attributes
     ----------
@@ -122,6 +137,8 @@ class Tagger(Classifying):
         Label names by id; an array of the classes, if each text has one.
     choice_ : Choice
         With "auto": the method chosen, why, and what else was possible.
+    channels_ : list of Channel
+        With several channels: the weight of each, its processor time and its bytes.
 
     Examples
     --------
@@ -144,6 +161,7 @@ class Tagger(Classifying):
         keep_rows: int = 0,
         vocabulary: Vocabulary | PathLike | None = None,
         threads: int | None = None,
+        channels: Sequence[str] | str | None = None,
     ) -> None:
         self.method = method
         self.features = features
@@ -154,6 +172,7 @@ class Tagger(Classifying):
         self.keep_rows = keep_rows
         self.vocabulary = vocabulary
         self.threads = threads
+        self.channels = channels
 
     #: A model and what it says of its vocabulary.
     _concepts: tuple[TrainedModel, LabelConcepts | None] | None = None
@@ -237,13 +256,13 @@ class Tagger(Classifying):
     ) -> Self:
         """The second half of `fit`: trains a model from what `prepare` returned; with method="auto" that of `choice`,
         by default what `choose` returns."""
-        self.model_, chosen = training.train(
+        self.model_, chosen, self.channels_ = training.train(
             self, features, data, model_dir, choice,
             fields=fields, resume=resume, progress=progress, row_costs=row_costs,
         )  # fmt: skip
         if chosen is not None:
             self.choice_ = chosen
-        self.features_ = features
+        self.features_ = features_of(self.model_, features)
         return self
 
     # --- grow ----------------------------------------------------------------------------------------------------

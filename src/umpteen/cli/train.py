@@ -163,6 +163,17 @@ def command(
             rich_help_panel="Corpus of texts",
         ),
     ] = None,
+    channels: Annotated[
+        str | None,
+        typer.Option(
+            "--channels",
+            metavar="NAMES",
+            help="With --vocabulary: what labels are ranked by, of rows (the method), terms (terms that stand in the "
+            "text) and label-text (the words of labels), with commas between. By default all three if the method is "
+            "auto, else the method alone.",
+            rich_help_panel="Corpus of texts",
+        ),
+    ] = None,
     calibration: Annotated[
         str | None,
         typer.Option(
@@ -184,13 +195,16 @@ def command(
     """
     from umpteen.choosing.budget import parse_budget
     from umpteen.choosing.choice import AUTO
+    from umpteen.tagging.channels import LEXICAL
 
     where = choose_engine(
         engine, threads, keep_going=keep_going, address=address, cpus_per_worker=cpus_per_worker, write=write
     )
     parse_budget(budget)
     estimator = None
-    if method != AUTO:
+    if method == LEXICAL:
+        _check_lexical(settings, preset, budget, tune)
+    elif method != AUTO:
         estimator = _make_method(method, preset, settings or [], seed).set_params(threads=threads, engine=where)
         estimator.validate()
         if budget is not None or tune:
@@ -200,6 +214,10 @@ def command(
     elif settings:
         raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
     texts = is_corpus(train, format)
+    if not texts and method == LEXICAL:
+        raise ParamError(f"--method {LEXICAL} is for texts, not for files of numbers")
+    if channels is not None and vocabulary is None:
+        raise ParamError(f"--channels {channels} goes with --vocabulary, but there is none")
     if language is not None and vocabulary is None:
         raise ParamError(f"--language {language} goes with --vocabulary, but there is none")
     with nullcontext(model) if dry_run else replacing(model, overwrite) as place:
@@ -210,8 +228,12 @@ def command(
             )
             how = "auto" if calibration is None else parse_number(calibration)
             tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
-                keep_rows=keep_rows, vocabulary=_read_vocabulary(vocabulary, language)
+                keep_rows=keep_rows,
+                vocabulary=_read_vocabulary(vocabulary, language),
+                channels=None if channels is None else [name.strip() for name in channels.split(",")],
             )
+            if method == LEXICAL:
+                tagger.set_params(method=LEXICAL)
             if separate_fields:
                 tagger.features = _separate(tagger.features, tables, threads)
             metrics = _train_on_texts(train, tagger, place, valid, tables, resume, threads, where, dry_run)
@@ -230,6 +252,11 @@ def command(
     if metrics is not None:
         _report_metrics(valid, metrics, model)
     describe_next(model, train, valid, texts=texts)
+
+
+_CHANNELS_COST = (
+    "each is trained twice, first without texts that show when to trust which; --method NAME trains that one alone"
+)
 
 
 class _Files(NamedTuple):
@@ -290,6 +317,14 @@ def _train_on_numbers(
         with writing(model):
             trained = train_choice(choice, data.X, data.Y, model, label_names=names, **training)
     return None if held_out is None else evaluate_model(trained, held_out, threads=threads)
+
+
+def _check_lexical(settings: list[str] | None, preset: str, budget: str | None, tune: bool) -> None:
+    """Refuses options of methods that learn from rows."""
+    given = {"--set": settings, "--preset": preset != "default", "--budget": budget, "--tune": tune}
+    for option, value in given.items():
+        if value:
+            raise ParamError(f"{option} goes with methods that learn from rows, but the method is lexical")
 
 
 def _make_method(name: str, preset: str, settings: list[str], seed: int | None) -> Any:
@@ -369,6 +404,7 @@ def _train_on_texts(
 ) -> Metrics | None:
     """Trains a model of texts, and judges it if there are texts for that."""
     from umpteen.choosing.choice import AUTO
+    from umpteen.tagging.channels import LEXICAL, describe_channels
 
     started = time.perf_counter()
     corpus = read_texts(train, tables)
@@ -382,7 +418,11 @@ def _train_on_texts(
         print_text(f"note       {warning.message}")
     seconds = time.perf_counter() - started
     choice = None
-    if tagger.method == AUTO:
+    if by_channels := tagger.find_channels():
+        print_text(f"channels   {', '.join(by_channels)}: {_CHANNELS_COST if len(by_channels) > 1 else 'alone'}")
+    if tagger.method == LEXICAL or (by_channels and "rows" not in by_channels):
+        describe_data_read(Path("rows of words and terms"), data, seconds)
+    elif tagger.method == AUTO:
         describe_data_read(Path("tf-idf rows"), data, seconds)
         choice = tagger.choose(data, model, threads=threads).computing(threads=threads, engine=where)
         print_text(str(choice))
@@ -392,6 +432,8 @@ def _train_on_texts(
         return None
     with writing(model):
         tagger.train(vectorizer, data, model, resume=resume, progress=True, choice=choice, fields=corpus.fields)
+    if len(tagger.channels_) > 1:
+        print_text(describe_channels(tagger.channels_))
     if tagger.calibration != 0 and tagger.fitted().calibration is None:
         print_text("note       too few texts with labels to learn probabilities: labels get scores between 0 and 1")
     return None if held_out is None else tagger.evaluate(held_out.texts, held_out.labels)

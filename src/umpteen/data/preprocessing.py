@@ -2,9 +2,9 @@
 
     Preprocessing(power=0.5, tfidf=False, normalize=True, bias=1.0)
 
-In this order: values are raised to a power, counts are weighted by inverse document frequency, rows are scaled to
-unit length, a constant column is appended. Linear models keep the weights of that last column as their bias, so
-`transform` does not append it.
+In this order: columns behind the first `columns` are left out, values are raised to a power, counts are weighted by
+inverse document frequency, rows are scaled to unit length, a constant column is appended. Linear models keep the
+weights of that last column as their bias, so `transform` does not append it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
 from umpteen.errors import DataError, ModelCorruptError, ParamError
-from umpteen.params import check_flag, check_number
+from umpteen.params import check_count, check_flag, check_number
 from umpteen.threads import resolve_threads
 
 _AT_A_TIME = 1 << 20
@@ -40,6 +40,8 @@ class Preprocessing:
         The value of the constant column; 0 leaves it out.
     power
         From 0 to 1. Values are raised to this power and keep their sign: 0.5 damps large values; 0 leaves only signs.
+    columns
+        Take only so many of the first columns, where others are of another model; None takes all.
     """
 
     tfidf: bool = False
@@ -47,6 +49,7 @@ class Preprocessing:
     bias: float = 0.0
     idf: NDArray[np.float32] | None = None
     power: float = 1.0
+    columns: int | None = None
 
     def __post_init__(self) -> None:
         check_flag("tfidf", self.tfidf)
@@ -54,6 +57,8 @@ class Preprocessing:
         check_number("bias", self.bias, 0)
         if check_number("power", self.power, 0) > 1:
             raise ParamError(f"power must be at most 1, but is {self.power!r}")
+        if self.columns is not None:
+            check_count("columns", self.columns)
 
     def fit(self, X: Csr) -> Preprocessing:
         """The same steps with the idf counted on the training rows."""
@@ -68,6 +73,8 @@ class Preprocessing:
 
     def transform(self, X: Csr, *, threads: int | None = None) -> Csr:
         """X (n_rows x n_features) weighted and scaled, without the bias column. X itself is not changed."""
+        if self.columns is not None and self.columns < X.shape[1]:
+            X = _take_columns(X, self.columns)
         data = X.data
         if self.power != 1:
             data = np.abs(X.data)
@@ -105,7 +112,7 @@ class Preprocessing:
     @classmethod
     def from_json(cls, steps: Any, idf: NDArray[np.float32] | None) -> Preprocessing:
         """The steps stored in a model, which are not trusted."""
-        if not isinstance(steps, dict) or set(steps) - {"power"} != {"tfidf", "normalize", "bias"}:
+        if not isinstance(steps, dict) or set(steps) - {"power", "columns"} != {"tfidf", "normalize", "bias"}:
             found = sorted(map(str, steps)) if isinstance(steps, dict) else steps
             raise ModelCorruptError(f"preprocessing must have tfidf, normalize and bias, but has {found!r:.100}")
         if steps["tfidf"] and idf is None:
@@ -113,9 +120,23 @@ class Preprocessing:
         return cls(**steps, idf=idf if steps["tfidf"] else None)
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` takes; a power of 1 is left out, as in models from before the parameter existed."""
-        steps = {"tfidf": bool(self.tfidf), "normalize": bool(self.normalize), "bias": float(self.bias)}
-        return steps if self.power == 1 else steps | {"power": float(self.power)}
+        """What `from_json` takes; a power of 1 and `columns` of None are left out, as in models from before the
+        parameters existed."""
+        steps: dict[str, Any] = {
+            "tfidf": bool(self.tfidf),
+            "normalize": bool(self.normalize),
+            "bias": float(self.bias),
+        }
+        if self.power != 1:
+            steps["power"] = float(self.power)
+        return steps if self.columns is None else steps | {"columns": int(self.columns)}
+
+
+def _take_columns(X: Csr, n: int) -> Csr:
+    """The same shape, with nothing behind the first columns."""
+    kept = X.indices < n
+    indptr = np.append(0, np.cumsum(kept))[X.indptr]
+    return make_csr(X.data[kept], X.indices[kept], indptr, X.shape)
 
 
 def _with_data(X: Csr, data: NDArray[np.float32]) -> Csr:

@@ -70,6 +70,12 @@ class Counts(NamedTuple):
             np.log1p(entries_found) - np.log1p(n_texts),
         )
 
+    def is_new(self, fold: int | None) -> NDArray[np.bool_]:
+        """The concepts that are no text's label; or no text's that is not of a fold."""
+        kept = [i for i in range(len(self.n_texts)) if i != fold]
+        found: NDArray[np.bool_] = self.labels[kept].sum(axis=0) == 0
+        return found
+
     def sums(self) -> Counts:
         """The same with one row: all that is needed to match further texts."""
         return Counts(*[counts.sum(axis=0, keepdims=True, dtype=np.int32) for counts in self])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from umpteen.data.files import PathLike
 from umpteen.data.label_lists import check_label_lists
+from umpteen.data.matrix import Csr, as_csr
 from umpteen.errors import DataError, ModelCorruptError, ModelError, ParamError
 from umpteen.lexical.candidates import Candidates, Neighbours, find_candidates, without_rates
-from umpteen.lexical.counts import N_FOLDS, Counts
+from umpteen.lexical.counts import N_FOLDS, Counts, Rates
 from umpteen.lexical.places import TermFound, find_places
 from umpteen.lexical.rule import Rule
 from umpteen.lexical.terms import TermTable
@@ -27,9 +29,10 @@ from umpteen.vocabulary.reading import read_vocabulary
 
 _METHOD = "lexical"
 _SHARD = "terms"
-_PARTS = ("concepts", "terms", "counts", "rule", "new_rule")
 #: Candidates that the rule is learned from, at most: some hundred weights need no more.
 _MOST_CANDIDATES = 200_000
+#: Added to log-odds in rows of concepts, where 0 stands for a concept that was not found; they end 1 before it.
+SHIFT = 16.0
 #: Candidates and labels that tell more than the rule before training.
 _FEWEST = 50
 
@@ -64,6 +67,9 @@ class LexicalMatcher:
     'herrings'
     """
 
+    #: The names of what it keeps.
+    PARTS: ClassVar[tuple[str, ...]] = ("concepts", "terms", "counts", "rule", "new_rule")
+
     def __init__(
         self,
         vocabulary: Vocabulary | PathLike,
@@ -80,7 +86,7 @@ class LexicalMatcher:
     def _set(self, table: TermTable, counts: Counts, rule: Rule, new_rule: Rule) -> None:
         self.languages = table.languages
         self._table, self._counts, self._rule, self._new_rule = table, counts, rule, new_rule
-        self._rates = counts.rates(None)
+        self._rates, self._is_new = counts.rates(None), counts.is_new(None)
         self._neighbours = Neighbours(self.vocabulary)
 
     def __repr__(self) -> str:
@@ -95,7 +101,7 @@ class LexicalMatcher:
     @property
     def n_bytes(self) -> int:
         """Bytes of its arrays, with the vocabulary's."""
-        return sum(part.n_bytes for part in self._parts().values())
+        return sum(part.n_bytes for part in self.to_parts().values())
 
     # --- fit -----------------------------------------------------------------------------------------------------
 
@@ -105,7 +111,29 @@ class LexicalMatcher:
         Nothing is kept of the texts but counts: how often each concept was found, and chosen where it was found. A
         concept that no text has as a label may be new, so it is judged by its terms alone.
         """
-        listed, rows = list(texts), self.find_concepts(labels)
+        self._fit(list(texts), labels)
+        return self
+
+    def fit_transform(self, texts: Iterable[str], labels: Iterable[Iterable[str]]) -> Csr:
+        """`fit`, and `transform` of the same texts, each as if it had not been among those in which concepts and
+        terms were counted: what others learn from these rows holds for new texts too."""
+        listed = list(texts)
+        counts = self._fit(listed, labels)
+        rates = [counts.rates(fold) for fold in range(N_FOLDS)]
+        is_new = [counts.is_new(fold) for fold in range(N_FOLDS)]
+        blocks, first = [], 0
+        for candidates in self._candidates(listed):
+            scores = np.zeros(len(candidates.texts))
+            for fold in range(N_FOLDS):
+                mine = (first + candidates.texts) % N_FOLDS == fold
+                scores[mine] = self._score(candidates.some(mine), rates[fold], is_new[fold])
+            blocks.append(_as_rows(candidates, scores, len(self.vocabulary)))
+            first += candidates.n_texts
+        return as_csr(sp.vstack(blocks, format="csr"), "the concepts found")
+
+    def _fit(self, listed: list[str], labels: Iterable[Iterable[str]]) -> Counts:
+        """Learns, and returns what was counted, by fold."""
+        rows = self.find_concepts(labels)
         if len(listed) != len(rows):
             raise DataError(f"each of the {len(listed)} texts needs a list of labels, but there are {len(rows)}")
         if not listed:
@@ -113,14 +141,14 @@ class LexicalMatcher:
         counts, kept = self._count(listed, rows)
         X, chosen = self._join(kept, counts)
         enough = min(int(chosen.sum()), int((~chosen).sum())) >= _FEWEST
-        self._counts, self._rates = counts.sums(), counts.rates(None)
+        self._counts, self._rates, self._is_new = counts.sums(), counts.rates(None), counts.is_new(None)
         if enough:
             threads = resolve_threads(self.threads)
             self._rule = Rule.fit(X, chosen, threads)
             self._new_rule = Rule.fit(without_rates(X), chosen, threads)
         else:
             self._rule = self._new_rule = Rule.untrained()
-        return self
+        return counts
 
     def find_concepts(self, labels: Iterable[Iterable[str]]) -> list[NDArray[np.int64]]:
         """The numbers of concepts; of those that others replace, the others'."""
@@ -182,6 +210,17 @@ class LexicalMatcher:
             return np.zeros((0, top_k), np.int32), np.zeros((0, top_k), np.float32)
         return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
 
+    def transform(self, texts: Iterable[str], threads: int | None = None) -> Csr:
+        """Log-odds of the concepts that texts have terms of, n_texts x concepts: each plus `SHIFT`, so that what was
+        found is above 0."""
+        blocks = [
+            _as_rows(candidates, self._score(candidates), len(self.vocabulary))
+            for candidates in self._candidates(texts, threads)
+        ]
+        if not blocks:
+            return as_csr(np.zeros((0, len(self.vocabulary)), np.float32), "the concepts found")
+        return as_csr(sp.vstack(blocks, format="csr"), "the concepts found")
+
     def suggest(self, texts: Any, top_k: int = 10, threshold: float = 0.0, language: str | None = None) -> Any:
         """Names and probabilities of the concepts that a text has terms of, best first; for several texts lists."""
         one = isinstance(texts, str)
@@ -198,20 +237,25 @@ class LexicalMatcher:
         number = self.vocabulary.find(label) if isinstance(label, str) else int(label)
         if not 0 <= number < len(self.vocabulary):
             raise ParamError(f"label must be a concept's number below {len(self.vocabulary)}, but is {number}")
-        for candidates in self._candidates([text]):
-            entries = candidates.entries[candidates.concepts == number]
-            if len(entries):
-                return find_places(text, self._table, self.vocabulary, int(entries[0]))
-        return None
+        return self.find_terms(text).get(number)
+
+    def find_terms(self, text: str) -> dict[int, TermFound]:
+        """By the number of each concept that a text has a term of, the one that says most."""
+        (candidates,) = self._candidates([text])
+        pairs = zip(candidates.concepts.tolist(), candidates.entries.tolist(), strict=True)
+        return {concept: find_places(text, self._table, self.vocabulary, entry) for concept, entry in pairs}
 
     def _candidates(self, texts: Iterable[str], threads: int | None = None) -> Iterator[Candidates]:
         """The candidates of a batch of texts at a time."""
         for matches in self._table.match(texts, self.threads if threads is None else threads):
             yield find_candidates(matches, self._table, self._neighbours)
 
-    def _score(self, candidates: Candidates) -> NDArray[np.float64]:
-        candidates.add_rates(self._rates)
-        is_new = self._counts.labels[0, candidates.concepts] == 0
+    def _score(
+        self, candidates: Candidates, rates: Rates | None = None, is_new: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
+        """Log-odds; by default by what is known from all texts."""
+        candidates.add_rates(self._rates if rates is None else rates)
+        is_new = (self._is_new if is_new is None else is_new)[candidates.concepts]
         new, scores = self._new_rule.score(without_rates(candidates.X)), self._rule.score(candidates.X)
         return np.where(is_new, new, scores)
 
@@ -219,7 +263,7 @@ class LexicalMatcher:
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Writes a model directory: JSON and arrays, which `load` maps."""
-        parts = self._parts()
+        parts = self.to_parts()
         save_parts(path, {"method": _METHOD}, [parts.pop(_SHARD)], 1, parts, overwrite=overwrite)
 
     @classmethod
@@ -230,18 +274,20 @@ class LexicalMatcher:
             raise ModelError(f"{reader.path}: must hold a LexicalMatcher, but does not; open it with umpteen.load")
         try:
             (shard,) = reader.shard_names
-            return cls.from_parts({name: reader.part(shard if name == _SHARD else name) for name in _PARTS}, threads)
+            return cls.from_parts(
+                {name: reader.part(shard if name == _SHARD else name) for name in cls.PARTS}, threads
+            )
         except ModelError as error:
             raise type(error)(f"{reader.path}: {error}") from error
         except ValueError as error:
             raise ModelCorruptError(f"{reader.path}: a matcher must have one shard ({error})") from error
 
-    def _parts(self) -> dict[str, Part]:
+    def to_parts(self) -> dict[str, Part]:
         kept = (
             self.vocabulary.to_part(), self._table.to_part(), self._counts.to_part(), self._rule.to_part(),
             self._new_rule.to_part(),
         )  # fmt: skip
-        return dict(zip(_PARTS, kept, strict=True))
+        return dict(zip(self.PARTS, kept, strict=True))
 
     @classmethod
     def from_parts(cls, parts: dict[str, Part], threads: int | None = None) -> Self:
@@ -266,6 +312,13 @@ def _is_in(keys: NDArray[np.int64], rising: NDArray[np.int64]) -> NDArray[np.boo
         return np.zeros(len(keys), bool)
     found: NDArray[np.bool_] = rising[np.minimum(np.searchsorted(rising, keys), len(rising) - 1)] == keys
     return found
+
+
+def _as_rows(candidates: Candidates, scores: NDArray[np.float64], n_concepts: int) -> Any:
+    """A sparse row for each text; candidates stand in the order of texts and concepts."""
+    values = (np.clip(scores, -SHIFT + 1, SHIFT - 1) + SHIFT).astype(np.float32)
+    indptr = np.append(0, np.cumsum(np.bincount(candidates.texts, minlength=candidates.n_texts)))
+    return sp.csr_matrix((values, candidates.concepts, indptr), shape=(candidates.n_texts, n_concepts))
 
 
 def _best(candidates: Candidates, scores: NDArray[np.float64], top_k: int, threshold: float) -> Ranking:

@@ -223,6 +223,13 @@ class ExplainResponse(Struct, omit_defaults=True):
     votes: Annotated[list[dict[str, Any]], Meta(description="Trees or neighbours that voted, strongest first.")]
     note: Annotated[str, Meta(description="The votes in a few words; empty if nothing votes.")]
     support: SupportField = UNSET
+    terms: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            description="Of models that look for terms of a vocabulary, the term of the label that the text has: its "
+            "text, language, kind and places, [start, end] of each word."
+        ),
+    ] = []
     text: (
         Annotated[str, Meta(description="What the places of spans refer to: the fields of the record, joined.")]
         | UnsetType

@@ -323,6 +323,7 @@ class OpenModel:
                 votes=found.votes,
                 note=found.note,
                 support=UNSET if support is None else int(support[0]),
+                terms=getattr(found, "terms", []),
                 text=UNSET if ask.record is UNSET else str(ask.text),
             )
         )

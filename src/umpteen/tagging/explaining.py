@@ -17,6 +17,7 @@ from umpteen.models.explanation import Explanation
 from umpteen.printing import printable
 from umpteen.text.features import TextFeatures
 from umpteen.text.tfidf import Span
+from umpteen.text.with_terms import WithTerms
 
 #: Words that are listed one by one; the others are added up.
 _WORDS_SHOWN = 8
@@ -59,6 +60,9 @@ class TextExplanation:
         The voters, strongest first: trees with their splits, or neighbours.
     note : str
         The votes in a few words; empty where nothing votes.
+    terms : list of dict
+        The term of the label's concept that the text has, if the model looks for terms: its `text`, `language` and
+        `kind` in the vocabulary, and its `places` in the text, [start, end] of each word.
     """
 
     text: str
@@ -73,6 +77,7 @@ class TextExplanation:
     votes: list[dict[str, Any]] = field(default_factory=list)
     note: str = ""
     explained: float = 0.0
+    terms: list[dict[str, Any]] = field(default_factory=list)
 
     def account(self) -> list[Line]:
         """The largest contributions, the sum of the others, the base, and the sum of all."""
@@ -91,6 +96,7 @@ class TextExplanation:
             "unknown": self.unknown,
             "votes": self.votes,
             "note": self.note,
+            "terms": self.terms,
         }
 
     def __str__(self) -> str:
@@ -225,7 +231,13 @@ def explain_in_words(
     for span in spans:
         terms.setdefault(span.column, text[span.begin : span.end].lower())
     known = None if features.hashing is not None else features.feature_names_
-    name = (lambda f: terms.get(f, f"column {f}")) if known is None else lambda f: known[f]
+    of_words = (lambda f: terms.get(f, f"column {f}")) if known is None else lambda f: known[f]
+    matched = features.find_terms(text) if isinstance(features, WithTerms) else {}
+    own = [matched[f] for f in contributions if f in matched]
+
+    def name(f: int) -> str:
+        return _name_term(matched[f].term) if f in matched else str(of_words(f))
+
     return TextExplanation(
         text=str(text),  # also of a record, whose fields are told by the words
         label=classes[found.label],
@@ -239,7 +251,13 @@ def explain_in_words(
         votes=[_name_vote(vote, name, features.n_features_, classes) for vote in found.votes],
         note=found.note,
         explained=found.explained,
+        terms=[{**term.term._asdict(), "places": [list(place) for place in term.places]} for term in own],
     )
+
+
+def _name_term(term: Any) -> str:
+    """A term of the vocabulary, told apart from words of the text."""
+    return f"term {term.text!r} ({', '.join(filter(None, (term.language, term.kind)))})"
 
 
 def _add_by_word(

@@ -24,7 +24,7 @@ def with_label_terms(
     """A method with the words of these labels, if it asks for them and has none yet; else the method itself."""
     if not method.takes_label_terms or method.get_params()["label_terms"] is not None or features is None:
         return method
-    if not _is_of_one_text(features):
+    if not is_of_one_text(features):
         raise ParamError(
             f"{method.name} needs features that are words or characters of one text, as labels have only one, but "
             f"features is {features!r:.100}"
@@ -34,7 +34,7 @@ def with_label_terms(
     return type(method)(**method.get_params() | {"label_terms": terms})
 
 
-def _is_of_one_text(features: TextFeatures) -> bool:
+def is_of_one_text(features: TextFeatures) -> bool:
     if isinstance(features, TfidfUnion):
         return features.fields is None and all(isinstance(part, Tfidf) for part in features.parts_)
     return isinstance(features, Tfidf)

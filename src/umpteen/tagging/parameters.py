@@ -14,6 +14,7 @@ from umpteen.methods.foreign import ForeignClassifier, is_classifier
 from umpteen.methods.held_out import check_calibration
 from umpteen.methods.training import check_keep_rows
 from umpteen.params import Threaded, check_count, check_flag
+from umpteen.tagging.channels import CHANNELS, LEXICAL, ROWS, TERMS, check_channels
 from umpteen.tagging.storage import PRECOMPUTED, Untrainable
 from umpteen.text.features import TextFeatures, make_features
 from umpteen.text.union import NAMED
@@ -37,6 +38,7 @@ class TaggerParameters(Threaded):
     keep_rows: int
     vocabulary: Any
     threads: int | None
+    channels: Any
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         params = super().get_params()
@@ -96,7 +98,7 @@ class TaggerParameters(Threaded):
     # --- checks --------------------------------------------------------------------------------------------------
 
     def check(self) -> Method | None:
-        """The method, None if it is to be chosen, checked like all parameters."""
+        """The method, None if it is to be chosen or not needed, checked like all parameters."""
         method = self.method
         parse_budget(self.budget)
         check_flag("tune", self.tune)
@@ -104,7 +106,8 @@ class TaggerParameters(Threaded):
         check_count("keep_rows", self.keep_rows, low=0)
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
-        if method is None or method == AUTO:
+        self.find_channels()
+        if method is None or (isinstance(method, str) and method in (AUTO, LEXICAL)):
             return None
         if self.budget is not None or self.tune:
             raise ParamError('budget and tune go with method="auto", but another method is given')
@@ -124,6 +127,31 @@ class TaggerParameters(Threaded):
         if self.threads is not None and method.get_params().get("threads", 0) is None:
             return type(method)(**method.get_params() | {"threads": self.threads})
         return method
+
+    def find_channels(self) -> tuple[str, ...]:
+        """The channels to train and blend; none if the method is trained alone."""
+        given, alone = check_channels(self.channels), self.method is not None and self.method != AUTO
+        if self.method == LEXICAL:
+            given = given or (TERMS,)
+        if given is None:
+            plain = self.vocabulary is None or self.tune or self.keep_rows or self.calibration == 0
+            return () if plain or alone or self.features == PRECOMPUTED else CHANNELS
+        if given == (ROWS,):
+            return ()
+        shown = f"channels={','.join(given)}"
+        if self.vocabulary is None:
+            raise ParamError(f"{shown} needs a vocabulary, but there is none")
+        if isinstance(self.features, str) and self.features == PRECOMPUTED:
+            raise ParamError(f"{shown} needs texts, but features is {PRECOMPUTED!r}")
+        if self.tune or self.keep_rows:
+            raise ParamError(f"{shown} must be without tune and keep_rows, which are for one method")
+        if len(given) > 1 and self.calibration == 0:
+            raise ParamError(f"{shown} needs held-out texts to learn when to trust which: calibration must not be 0")
+        if alone and ROWS not in given and self.method != LEXICAL:
+            raise ParamError(f"{shown} must have {ROWS!r}, which method={self.method!r:.60} trains")
+        if self.method == LEXICAL and given != (TERMS,):
+            raise ParamError(f"method={LEXICAL!r} is the channel {TERMS!r} alone, but channels is {','.join(given)}")
+        return given
 
     def check_held_out(self) -> None:
         check_calibration(self.calibration)

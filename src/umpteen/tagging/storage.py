@@ -8,16 +8,20 @@ from typing import Any
 
 from umpteen.data.tables.fields import Fields
 from umpteen.errors import MissingExtraError, ModelCorruptError, ModelError, ModelFormatError, ParamError
+from umpteen.lexical.matcher import LexicalMatcher
 from umpteen.methods import METHODS, method_of
 from umpteen.methods.base import Method
 from umpteen.storage.store import Part
 from umpteen.text.features import KINDS, TextFeatures
 from umpteen.text.foreign import ForeignFeatures
+from umpteen.text.with_terms import WithTerms
 from umpteen.trained.header import explain_newer
 from umpteen.trained.model import TrainedModel
 
 PRECOMPUTED = "precomputed"
 FIELDS = "fields"
+#: Before the names of the parts of what finds terms of a vocabulary.
+MATCHER = "matcher-"
 VOCABULARY = "vocabulary"
 
 
@@ -61,9 +65,22 @@ def open_features(
         features = KINDS[kind].from_part(model.parts[VOCABULARY], trust_pattern=trust_pattern, encoder=encoder)
     except ModelError as error:
         raise explain_newer(model.header, type(error)(f"{path}: {error}")) from error
-    if features.n_features_ != model.n_features:
+    found: TextFeatures = features
+    if MATCHER + LexicalMatcher.PARTS[0] in model.parts:
+        found = WithTerms(features, _open_matcher(model, path))
+    if found.n_features_ != model.n_features:
         raise ModelCorruptError(f"{path}: the vocabulary does not have {model.n_features} terms")
-    return features
+    return found
+
+
+def _open_matcher(model: TrainedModel, path: object) -> LexicalMatcher:
+    """What finds terms of the vocabulary. Nothing in the model is trusted."""
+    if missing := [name for name in LexicalMatcher.PARTS if MATCHER + name not in model.parts]:
+        raise ModelCorruptError(f"{path}: the part {MATCHER}{missing[0]} is missing")
+    try:
+        return LexicalMatcher.from_parts({name: model.parts[MATCHER + name] for name in LexicalMatcher.PARTS})
+    except ModelError as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 def open_fields(header: dict[str, Any], path: object) -> Fields | None:
@@ -82,11 +99,15 @@ def describe_features(
     """The manifest entries and the parts that store a tagger with its model. Features that cannot be saved are
     refused unless the model stays in memory, and then it is one of rows."""
     part = _store_features(features, in_memory)
-    kind = PRECOMPUTED if features is None or part is None else features.name
+    base = features.base if isinstance(features, WithTerms) else features
+    kind = PRECOMPUTED if base is None or part is None else base.name
     header: dict[str, Any] = {"features": kind, "calibration": calibration, "seed": seed}
     if fields is not None:
         header[FIELDS] = fields.as_dict()
-    return {"text": header}, {} if part is None else {VOCABULARY: part}
+    parts = {} if part is None else {VOCABULARY: part}
+    if isinstance(features, WithTerms):
+        parts |= {MATCHER + name: own for name, own in features.matcher.to_parts().items()}
+    return {"text": header}, parts
 
 
 def _store_features(features: TextFeatures | None, in_memory: bool) -> Part | None:
@@ -98,6 +119,13 @@ def _store_features(features: TextFeatures | None, in_memory: bool) -> Part | No
         if in_memory and isinstance(features, ForeignFeatures):
             return None  # `check_stored` says why, once the tagger is saved
         raise
+
+
+def features_of(model: TrainedModel, features: TextFeatures | None) -> TextFeatures | None:
+    """The features of which a model has columns: without terms, if these were left out."""
+    if isinstance(features, WithTerms) and model.n_features != features.n_features_:
+        features = features.base
+    return features
 
 
 def check_stored(model: TrainedModel, features: TextFeatures | None) -> None:

@@ -12,13 +12,15 @@ from umpteen.text.fields import check_fields
 from umpteen.text.foreign import ForeignFeatures, is_transformer
 from umpteen.text.tfidf import Tfidf
 from umpteen.text.union import AUTO_WEIGHT, NAMED, TfidfUnion
+from umpteen.text.with_terms import WithTerms
 
-TextFeatures: TypeAlias = Tfidf | TfidfUnion | ForeignFeatures
+PlainFeatures: TypeAlias = Tfidf | TfidfUnion | ForeignFeatures
+TextFeatures: TypeAlias = PlainFeatures | WithTerms
 #: What a saved model may name.
-KINDS: dict[str, type[TextFeatures]] = {kind.name: kind for kind in (Tfidf, TfidfUnion, ForeignFeatures)}
+KINDS: dict[str, type[PlainFeatures]] = {kind.name: kind for kind in (Tfidf, TfidfUnion, ForeignFeatures)}
 
 
-def make_features(given: Any, threads: int | None = None) -> TextFeatures:
+def make_features(given: Any, threads: int | None = None) -> PlainFeatures:
     """Features to fit, from an object that has them as parameters, a name such as "char_wb", or a list of these; or
     such for each field of records, by their names, which may have weights: ``{"title^3": "word", "abstract": …}``."""
     if isinstance(given, (Tfidf, TfidfUnion)):
@@ -59,17 +61,22 @@ def _make_fields(given: Mapping[str, Any], threads: int | None) -> TfidfUnion:
 
 def fields_of(features: TextFeatures | None) -> list[str]:
     """The fields of records that features tell apart."""
+    features = features.base if isinstance(features, WithTerms) else features
     fields = check_fields(features.fields, len(features.parts)) if isinstance(features, TfidfUnion) else []
     return list(dict.fromkeys(field for field in fields if field is not None))
 
 
 def unfitted(features: TextFeatures) -> Any:
     """The same settings, not fitted, as a tagger takes them."""
+    if isinstance(features, WithTerms):
+        return unfitted(features.base)
     return features.unfitted() if isinstance(features, ForeignFeatures) else type(features)(**features.get_params())
 
 
 def describe(features: TextFeatures) -> dict[str, Any]:
     """The settings that are not defaults, as JSON holds them; `restore` makes the features again, not fitted."""
+    if isinstance(features, WithTerms):
+        return describe(features.base)
     if isinstance(features, TfidfUnion):
         parts = [part if isinstance(part, str) else _describe_part(part) for part in features.parts]
         weights = {} if features.weights is None else {"weights": [float(weight) for weight in features.weights]}
