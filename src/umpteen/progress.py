@@ -6,17 +6,19 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training run is. `done` and `total` are in the method's own unit of work."""
+    """How far some work is. `done` and `total` are in its own unit of work; what is not training has no shards."""
 
     done: float
     total: float
     shards_done: int
     shards_total: int
+    what: str = "training"
 
 
 Listener = Callable[[Progress], None]
@@ -37,20 +39,20 @@ def progress_bar(description: str) -> Iterator[Listener]:
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("shard {task.fields[shards]}"),
+        TextColumn("{task.fields[shards]}"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with RichProgress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(description, total=None, shards="–")
+    with showing(False), RichProgress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=None, shards="")
 
         def listen(progress: Progress) -> None:
             bar.update(
                 task,
                 completed=progress.done,
                 total=progress.total,
-                shards=f"{progress.shards_done}/{progress.shards_total}",
+                shards=_describe_shards(progress),
             )
 
         yield listen
@@ -75,10 +77,34 @@ def tell_in_lines(description: str, every: float = 0.1, clock: Callable[[], floa
         told = share
         seconds = clock() - started
         left = seconds / share - seconds
-        shards = f"shard {progress.shards_done}/{progress.shards_total}"
-        print(f"{description}: {share:.0%}, {shards}, {seconds:.0f} s, {left:.0f} s left", flush=True)
+        shards = f" {_describe_shards(progress)}," if progress.shards_total else ""
+        print(f"{description}: {share:.0%},{shards} {seconds:.0f} s, {left:.0f} s left", flush=True)
 
     return listen
+
+
+def _describe_shards(progress: Progress) -> str:
+    return f"shard {progress.shards_done}/{progress.shards_total}" if progress.shards_total else ""
+
+
+#: See `showing`.
+_SHOWN: ContextVar[bool | Listener] = ContextVar("shown", default=False)
+
+
+@contextlib.contextmanager
+def showing(progress: bool | Listener) -> Iterator[None]:
+    """Whether long work deep inside of calls, such as encoding texts, shows how far it is meanwhile; not while
+    another bar is shown."""
+    token = _SHOWN.set(progress)
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
+def shown() -> bool | Listener:
+    """What `showing` has set."""
+    return _SHOWN.get()
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from umpteen.evaluation.report import paragraph, table
 from umpteen.methods.base import Method
 from umpteen.models.scorer import Ranking
 from umpteen.params import check_count, check_share
-from umpteen.progress import Listener
+from umpteen.progress import Listener, showing
 from umpteen.storage.store import ModelReader
 from umpteen.tagging import growing, judging, training
 from umpteen.tagging.classifying import Classifying
@@ -220,7 +220,8 @@ class Tagger(Classifying):
         if sample_weight is not None and (method := self.check()) is not None:
             method.check_weighs_rows()
         texts, labels, row_costs = weigh_texts(read_records(texts, lambda: fields, recipe), labels, sample_weight)
-        features, data = self.prepare(texts, labels, model_dir)
+        with showing(progress):
+            features, data = self.prepare(texts, labels, model_dir)
         self.train(features, data, model_dir, resume=resume, progress=progress, fields=fields, row_costs=row_costs)
         self._form = form
         return self

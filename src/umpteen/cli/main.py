@@ -30,6 +30,7 @@ from umpteen.cli import (
 )
 from umpteen.cli.options import print_text
 from umpteen.errors import ParamError, UmpteenError
+from umpteen.progress import showing
 
 app = typer.Typer(
     name="umpteen",
@@ -63,7 +64,10 @@ app.add_typer(vocabulary.app, name="vocabulary")
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def _root(
+    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")
+) -> None:
+    context.with_resource(showing(True))
     if version:
         from umpteen import __version__
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from umpteen.comparing.child import Program
+from umpteen.data.files import cache_folder
 from umpteen.errors import ParamError
 from umpteen.extensions import PEERS_GROUP, Registry
 from umpteen.methods import METHODS, method_class
@@ -115,8 +116,7 @@ def peers_root() -> Path:
     """Where peers' environments are."""
     if named := os.environ.get("UMPTEEN_PEERS"):
         return Path(named)
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "umpteen" / "peers"
+    return cache_folder() / "peers"
 
 
 def peer_class(peer: str) -> type[Program]:

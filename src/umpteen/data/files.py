@@ -24,6 +24,12 @@ COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 _CHUNK = 1 << 22
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept for a user."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "umpteen"
+
+
 def read_bytes(path: PathLike) -> NDArray[np.uint8]:
     """The whole content of a file, decompressed if its first bytes say gzip, bzip2, xz or Zstandard."""
     chunks = read_chunks(path, None)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from umpteen.progress import in_notebook
+from umpteen.progress import in_notebook, showing
 
 #: Called with the rows done, and the share of the input that was read where that is known.
 Progress = Callable[[int, float | None], None]
@@ -29,7 +29,7 @@ def show_progress() -> Iterator[Progress | None]:
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with showing(False), RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("labelling", total=None)
 
         def listen(n_rows: int, share: float | None) -> None:

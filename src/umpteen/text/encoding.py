@@ -24,6 +24,7 @@ from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
 from umpteen.extensions import ENCODERS_GROUP, Registry, declared, load_declared
 from umpteen.params import Parameters, check_count
+from umpteen.progress import Progress, listening, shown
 from umpteen.storage.store import Part
 from umpteen.text.outside import OutsideEncoder
 from umpteen.text.static import StaticEncoder
@@ -39,11 +40,10 @@ ENCODERS = Registry(
     {
         "svd": "umpteen.text.svd:SvdEncoder",
         "static": "umpteen.text.static:StaticEncoder",
-        "sentence-transformers": "umpteen.text.outside:open_sentence_transformer",
+        "sentence-transformers": "umpteen.text.outside:SentenceEncoder",
     },
 )
 VARIABLE = "UMPTEEN_ENCODER"
-_ROWS_AT_ONCE = 1 << 13
 
 
 def is_encoder(given: object) -> bool:
@@ -51,7 +51,7 @@ def is_encoder(given: object) -> bool:
     return callable(given) or (isinstance(given, str) and given.partition(":")[0] in ENCODERS)
 
 
-def open_encoder(given: Any, cache: str | Path | None = None) -> SvdEncoder | StaticEncoder | OutsideEncoder:
+def open_encoder(given: Any, cache: str | Path | bool | None = None) -> SvdEncoder | StaticEncoder | OutsideEncoder:
     """The encoder that a name or a function stands for, not fitted."""
     if callable(given):
         return OutsideEncoder(name_of(given), given, cache)
@@ -60,7 +60,7 @@ def open_encoder(given: Any, cache: str | Path | None = None) -> SvdEncoder | St
         raise ParamError(f"encoder must be one of {known}, or a function, but is {given!r:.100}")
     kind, _, argument = given.partition(":")
     if kind in HELD:
-        if cache is not None:
+        if cache:
             raise ParamError(f"cache is for encoders that a model does not hold, but encoder is {given!r:.100}")
         return HELD[kind](argument)
     return OutsideEncoder(given, ENCODERS.load(kind)(argument), cache)
@@ -85,8 +85,9 @@ class Encoding(Parameters):
     seed
         Seeds "svd".
     cache
-        A file to keep vectors in, by the content of their texts, so that they are not computed twice; for encoders
-        that are not held by the model. By default none.
+        A file to keep vectors in, by the content of their texts, so that they are not computed twice, or True for
+        one in the user's cache folder; for encoders that are not held by the model. By default the file that the
+        environment variable UMPTEEN_VECTORS names, or none.
     threads
         How many threads to use; by default all cores. The result does not depend on it.
 
@@ -110,7 +111,7 @@ class Encoding(Parameters):
         encoder: str | Callable[[list[str]], Any] = "svd:256",
         *,
         seed: int = 0,
-        cache: str | Path | None = None,
+        cache: str | Path | bool | None = None,
         threads: int | None = None,
     ) -> None:
         self.encoder = encoder
@@ -154,8 +155,12 @@ class Encoding(Parameters):
             raise NotFittedError("this Encoding has no encoder yet; call fit first")
         texts = texts if isinstance(texts, list) else list(texts)
         threads = self.threads if threads is None else threads
-        starts = range(0, max(len(texts), 1), _ROWS_AT_ONCE)
-        found = [self.encoder_.encode(texts[begin : begin + _ROWS_AT_ONCE], threads) for begin in starts]
+        found = []
+        step = self.encoder_.at_once
+        with listening(len(texts) > step and shown(), "encoding texts") as listener:
+            for begin in range(0, max(len(texts), 1), step):
+                found.append(self.encoder_.encode(texts[begin : begin + step], threads))
+                listener(Progress(min(begin + step, len(texts)), len(texts), 0, 0, "encoding texts"))
         vectors = to_unit_length(np.concatenate([vectors for vectors, _ in found]))
         n_rows, width = vectors.shape
         indices = np.tile(np.arange(width, dtype=np.int32), n_rows)
@@ -217,20 +222,22 @@ class Encoding(Parameters):
         if not isinstance(name, str) or any(type(number) is not int or number < 0 for number in (seed, n_rows)):
             raise ModelCorruptError("an encoding must have the name of its encoder, and whole numbers")
         kind, _, argument = name.partition(":")
-        try:
-            if kind in HELD:
+        if kind in HELD:
+            try:
                 made = cls(name, seed=seed)
                 made.encoder_ = HELD[kind].from_part(argument, part)
-            else:
-                made = cls(_need_encoder(name, encoder), seed=seed)
-                outside = open_encoder(made.encoder)
-                if not isinstance(outside, OutsideEncoder):
-                    raise ModelError(f"the model was trained with encoder {name!r:.200}, but {outside} is given")
-                made.encoder_ = outside.check(part)
-        except (TypeError, ValueError) as error:
-            if isinstance(error, ModelError):
-                raise
-            raise ModelCorruptError(f"the encoder {name!r:.100} is invalid ({error})") from error
+            except (TypeError, ValueError) as error:
+                if isinstance(error, ModelError):
+                    raise
+                raise ModelCorruptError(f"the encoder {name!r:.100} is invalid ({error})") from error
+        else:
+            made = cls(_need_encoder(name, encoder), seed=seed)
+            outside = open_encoder(made.encoder)  # what is wrong with it is no fault of the model
+            if not isinstance(outside, OutsideEncoder):
+                raise ModelError(
+                    f"the model was trained with encoder {name!r:.200}, but {made.encoder!r:.200} is given"
+                )
+            made.encoder_ = outside.check(part)
         made.n_rows_ = n_rows
         return made
 

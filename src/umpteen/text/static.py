@@ -69,6 +69,8 @@ def _map_array(path: Path, size: int, start: int, entry: dict[str, Any]) -> NDAr
 class StaticEncoder:
     """Averages token vectors; the argument is a folder, or its safetensors file."""
 
+    at_once = 1 << 13
+
     def __init__(self, argument: str) -> None:
         self.argument = argument
         if not argument:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from umpteen.errors import DataError, MissingExtraError
+from umpteen.text.vectors import replace_surrogates
 
 #: Most bytes of a tokenizer.
 MOST_BYTES = 1 << 27
@@ -68,7 +69,7 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text that it knows."""
-        clean = [text.encode("utf-8", "replace").decode() for text in texts]  # lone surrogates are no text to Rust
+        clean = [replace_surrogates(text) for text in texts]
         try:
             found = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
         except (KeyboardInterrupt, SystemExit, MemoryError):

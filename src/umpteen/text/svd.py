@@ -72,6 +72,8 @@ def _times_gram(X: Csr, Q: Panel, threads: int) -> Panel:
 class SvdEncoder:
     """Projects tf-idf rows of words; "svd:256" makes vectors of 256 numbers."""
 
+    at_once = 1 << 13
+
     def __init__(self, argument: str) -> None:
         try:
             self.width = int(argument or 256)

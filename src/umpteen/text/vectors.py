@@ -49,3 +49,8 @@ def count_words(texts: Sequence[str]) -> WordCounts:
     """The words of texts, between spaces, none of them unknown."""
     total = np.array([len(text.split()) for text in texts], np.int64)
     return WordCounts(np.zeros_like(total), total)
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with a question mark for each lone surrogate, which is no text to tokenizers in Rust."""
+    return text.encode("utf-8", "replace").decode()
