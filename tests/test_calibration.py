@@ -42,7 +42,10 @@ def test_the_curve_without_its_prior_is_isotonic_regression(monkeypatch):
     for x, y in zip(score, fitted, strict=True):
         pooled.setdefault(round(y, 9), []).append(x)
     np.testing.assert_allclose(knots, [np.mean(xs) for xs in pooled.values()], rtol=1e-6)
-    np.testing.assert_allclose(values, np.clip(list(pooled), 0.5 / 41, 1 - 0.5 / 41), rtol=1e-6)
+    np.testing.assert_allclose(values[1:-1], list(pooled)[1:-1], rtol=1e-6)
+    assert list(pooled)[0] == 0 and list(pooled)[-1] == 1
+    odds = np.log(values / (1 - values))  # nothing is certain
+    assert (np.abs(odds[[0, -1]]) < np.log(40.5 / 0.5) + 1).all()
 
 
 def test_probabilities_are_close_to_the_shares_they_were_drawn_from():
@@ -52,6 +55,32 @@ def test_probabilities_are_close_to_the_shares_they_were_drawn_from():
     np.testing.assert_allclose(found.to_probabilities(at), 1 / (1 + np.exp(-3 * at)), atol=0.06)
     assert (np.diff(found.to_probabilities(np.linspace(-9, 9, 500))) >= 0).all()
     assert found.to_probabilities(-np.inf) == 0
+
+
+@given(
+    n_rows=st.integers(1, 60),
+    distinct=st.integers(1, 300),
+    scale=st.sampled_from([1e-3, 1.0, 1e4]),
+    chance=st.sampled_from(["rises", "falls", "even", "never", "always"]),
+    seed=st.integers(0, 10**6),
+)
+def test_scores_that_differ_never_share_a_probability(n_rows, distinct, scale, chance, seed):
+    """Not in the tails, not beyond all scores seen, and not where held-out rows say nothing or the opposite."""
+    rng = np.random.default_rng(seed)
+    scores = -np.sort(-rng.integers(0, distinct, (n_rows, 5)) / distinct).astype(np.float32) * np.float32(scale)
+    share = {"rises": scores / scale, "falls": 1 - scores / scale, "even": 0.3, "never": 0.0, "always": 1.0}[chance]
+    hits = rng.random(scores.shape) < share
+    labels = np.tile(np.arange(5, dtype=np.int32), (n_rows, 1))
+    found = Calibration.fit(labels, scores, hits, np.bincount(labels[hits], minlength=5))
+    assert (np.diff(found.scores) > 0).all()
+    assert (np.diff(found.probabilities) > 0).all()
+    at = np.unique(np.concatenate([scores.ravel(), np.linspace(-3 * scale, 4 * scale, 50)]).astype(np.float32))
+    probabilities = found._interpolate(at[np.append(True, np.diff(at) > 1e-3 * scale)].astype(np.float64))
+    assert (np.diff(probabilities) > 0).all()  # in 32 bits, those that are very close share one
+    assert 0 < probabilities[0]
+    assert probabilities[-1] < 1
+    assert found.to_probabilities([np.inf])[0] >= probabilities[-1]
+    assert found.to_probabilities([-np.inf])[0] == 0
 
 
 def f1(labels, hits, given, n_true, label=None):

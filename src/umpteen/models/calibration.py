@@ -12,6 +12,9 @@ curve: a group of them counts as much as it has predictions, the logistic curve 
 fall are pooled until the curve rises (isotonic regression). With 20 texts the result is close to the logistic curve,
 with 1,000 to the shares of hits. Above the topmost group the curve rises on, half as steeply as the logistic one.
 
+Scores that differ never share a probability, so that its order is theirs: not among the few highest and lowest, not
+beyond all that were seen, and not where held-out rows say nothing.
+
 Thresholds are probabilities: one for all labels, which maximises micro F1; and one for each label, for macro F1. The
 latter lies between the threshold that maximises the label's own F1 and the common one that maximises macro F1; more
 held-out rows bring it nearer to the first.
@@ -42,6 +45,8 @@ _PRIOR = 4000
 _MOST_PRIOR = 40
 #: The part of the logistic curve's rise that scores above those of the topmost group get.
 _BEYOND = 0.5
+#: What the log odds rise by towards the highest score even where the logistic curve is flat.
+_LEAST_RISE = 0.01
 #: Offset and slopes of the logistic curve if nothing is known, and how firmly they are held.
 _START = np.array([0.0, 0.0, 1.0])
 _RIDGE = np.array([1e-3, 1.0, 1.0])
@@ -59,7 +64,7 @@ class Calibration:
     """A curve from scores to probabilities, and thresholds."""
 
     scores: NDArray[np.float32]  # knots of the curve, rising
-    probabilities: NDArray[np.float32]  # at the knots, never falling
+    probabilities: NDArray[np.float32]  # at the knots, rising; of earlier versions, never falling
     threshold: float  # give labels with at least this probability, for the best micro F1
     label_thresholds: NDArray[np.float32]  # the same for each label, for the best macro F1
     n_rows: int  # how many rows it was fitted on
@@ -100,9 +105,17 @@ class Calibration:
 
     def to_probabilities(self, scores: ArrayLike) -> NDArray[np.float32]:
         """Probabilities of scores; the padding -inf becomes 0."""
-        given = np.asarray(scores, np.float64)
-        found = np.interp(given, self.scores.astype(np.float64), self.probabilities.astype(np.float64))
-        return np.where(np.isneginf(given), 0, found).astype(np.float32)
+        return self._interpolate(np.asarray(scores, np.float64)).astype(np.float32)
+
+    def _interpolate(self, given: Floats) -> Floats:
+        """Straight lines between the knots. Beyond them the log odds go on for less than 1, half of it as far off as
+        the knots reach."""
+        knots, values = self.scores.astype(np.float64), self.probabilities.astype(np.float64)
+        found: Floats = np.array(np.interp(given, knots, values))
+        reach = knots[-1] - knots[0] or abs(knots[0]) or 1.0
+        for end, outside in ((0, given < knots[0]), (-1, given > knots[-1])):
+            found[outside] = _sigmoid(_log_odds(values[end]) + _saturate((given[outside] - knots[end]) / reach))
+        return np.where(np.isneginf(given), 0, found)
 
     def count_support(self, probabilities: ArrayLike) -> NDArray[np.int64]:
         """On how many held-out predictions each of these probabilities rests: those with about the same score.
@@ -204,25 +217,41 @@ def _fit_curve(score: Floats, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, N
             pooled[-1] = [a + b for a, b in zip(pooled[-1], last, strict=True)]
     n, hits, weight, total = np.array(pooled).T
     knots = (total / n).astype(np.float32).astype(np.float64)
-    least = 0.5 / (len(score) + 1)  # nothing is certain
-    values = np.clip(hits / weight, least, 1 - least)
-    further, likelier = _extend(score, expected, knots[-1], values[-1])
-    knots, values = np.append(knots, further), np.clip(np.append(values, likelier), least, 1 - least)
-    rises = np.append(np.diff(knots) > 0, True)  # two means may be equal in 32 bits
+    least = 0.5 / (len(score) + 1)
+    odds = _log_odds(hits / weight)
+    further, rise = _extend(score, expected, knots[-1])
+    knots, odds = np.append(knots, further), np.append(odds, odds[-1] + rise)
+    values = _sigmoid(_bend(odds, -_log_odds(least))).astype(np.float32).astype(np.float64)
+    rises = np.append((np.diff(knots) > 0) & (np.diff(values) > 0), True)  # two may be equal in 32 bits
     return knots[rises], values[rises], np.append(n, np.full(len(further), n[-1]))[rises].astype(np.int64)
 
 
-def _extend(score: Floats, expected: Floats, knot: float, value: float) -> tuple[Floats, Floats]:
-    """More knots above the mean score of the topmost group, so that scores that differ there do not get one
-    probability: at the highest score seen, and as far again. No hits confirm the logistic curve there, so the log
-    odds rise by a part of what it does."""
+def _extend(score: Floats, expected: Floats, knot: float) -> tuple[Floats, Floats]:
+    """More knots above the mean score of the topmost group, and by how much the log odds rise to them: at the highest
+    score seen, and as far again. No hits confirm the logistic curve there, so they rise by a part of what it does."""
     top = float(np.float32(score[-1]))
     if top <= knot:
         return np.zeros(0), np.zeros(0)
-    shares = np.clip([value, np.interp(knot, score, expected), expected[-1]], 1e-12, 1 - 1e-12)
-    odds = np.log(shares) - np.log1p(-shares)
-    rise = _BEYOND * max(float(odds[2] - odds[1]), 0.0)
-    return np.array([top, 2 * top - knot], np.float32).astype(np.float64), _sigmoid(odds[0] + rise * np.array([1, 2]))
+    odds = _log_odds(np.array([np.interp(knot, score, expected), expected[-1]]))
+    rise = max(_BEYOND * float(odds[1] - odds[0]), _LEAST_RISE)
+    return np.array([top, 2 * top - knot], np.float32).astype(np.float64), rise * np.array([1.0, 2.0])
+
+
+def _log_odds(p: Any) -> Any:
+    p = np.clip(p, 1e-12, 1 - 1e-12)
+    return np.log(p) - np.log1p(-p)
+
+
+def _bend(odds: Floats, most: float) -> Floats:
+    """Nothing is certain: what log odds are beyond those that so few predictions can show counts less and less, and
+    for less than 1."""
+    return np.where(np.abs(odds) > most, np.sign(odds) * (most + _saturate(np.abs(odds) - most)), odds)
+
+
+def _saturate(x: Floats) -> Floats:
+    """Rises from -1 to 1, with slope 1 at 0."""
+    found: Floats = np.sign(x) * (1 - 1 / (1 + np.abs(x)))
+    return found
 
 
 def _fit_logistic(score: Floats, right: Floats) -> Floats:
