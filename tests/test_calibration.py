@@ -43,7 +43,7 @@ def test_the_curve_without_its_prior_is_isotonic_regression(monkeypatch):
         pooled.setdefault(round(y, 9), []).append(x)
     np.testing.assert_allclose(knots, [np.mean(xs) for xs in pooled.values()], rtol=1e-6)
     np.testing.assert_allclose(values[1:-1], list(pooled)[1:-1], rtol=1e-6)
-    assert list(pooled)[0] == 0 and list(pooled)[-1] == 1
+    assert (min(pooled), max(pooled)) == (0, 1)
     odds = np.log(values / (1 - values))  # nothing is certain
     assert (np.abs(odds[[0, -1]]) < np.log(40.5 / 0.5) + 1).all()
 
@@ -77,10 +77,15 @@ def test_scores_that_differ_never_share_a_probability(n_rows, distinct, scale, c
     at = np.unique(np.concatenate([scores.ravel(), np.linspace(-3 * scale, 4 * scale, 50)]).astype(np.float32))
     probabilities = found._interpolate(at[np.append(True, np.diff(at) > 1e-3 * scale)].astype(np.float64))
     assert (np.diff(probabilities) > 0).all()  # in 32 bits, those that are very close share one
-    assert 0 < probabilities[0]
+    assert probabilities[0] > 0
     assert probabilities[-1] < 1
     assert found.to_probabilities([np.inf])[0] >= probabilities[-1]
     assert found.to_probabilities([-np.inf])[0] == 0
+    part = found.to_part()
+    assert (Calibration.from_part(part).to_probabilities(at) == found.to_probabilities(at)).all()
+    del part.scalars["rises_on"]  # as earlier versions wrote it: flat beyond the knots, and so it stays
+    flat = Calibration.from_part(part).to_probabilities([-9 * scale, found.scores[0], found.scores[-1], 9 * scale])
+    np.testing.assert_array_equal(flat, found.probabilities[[0, 0, -1, -1]])
 
 
 def f1(labels, hits, given, n_true, label=None):
@@ -197,6 +202,7 @@ def test_reliability():
         ({"probabilities": np.array([np.inf, np.inf], np.float32)}, {}),
         ({}, {"threshold": 2.0}),
         ({}, {"threshold": None}),
+        ({}, {"rises_on": 1}),
     ],
 )
 def test_damaged_calibrations_are_refused(change, scalars):

@@ -70,6 +70,7 @@ class Calibration:
     n_rows: int  # how many rows it was fitted on
     #: At the knots: how many held-out predictions with about that score the probability rests on. Empty if unknown.
     support: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    rises_on: bool = True  # beyond its knots too; there, curves of earlier versions are flat
 
     @classmethod
     def fit(
@@ -112,6 +113,8 @@ class Calibration:
         the knots reach."""
         knots, values = self.scores.astype(np.float64), self.probabilities.astype(np.float64)
         found: Floats = np.array(np.interp(given, knots, values))
+        if not self.rises_on:
+            return np.where(np.isneginf(given), 0, found)
         reach = knots[-1] - knots[0] or abs(knots[0]) or 1.0
         for end, outside in ((0, given < knots[0]), (-1, given > knots[-1])):
             found[outside] = _sigmoid(_log_odds(values[end]) + _saturate((given[outside] - knots[end]) / reach))
@@ -148,7 +151,8 @@ class Calibration:
         except ParamError as error:
             raise ModelCorruptError(f"the calibration is not usable: {error!s:.200}") from error
         support = part.array("support", "int64") if "support" in part.arrays else np.zeros(0, np.int64)
-        curve = cls(arrays[0], arrays[1], threshold, arrays[2], n_rows, support)
+        rises_on = part.scalars.get("rises_on", False)
+        curve = cls(arrays[0], arrays[1], threshold, arrays[2], n_rows, support, rises_on is True)
         sound = (
             len(curve.scores) == len(curve.probabilities) > 0
             and all(bool(np.isfinite(values).all()) for values in (curve.scores, curve.probabilities))
@@ -158,6 +162,7 @@ class Calibration:
             and curve.probabilities[-1] <= 1
             and curve.threshold <= 1
             and len(support) in (0, len(curve.scores))
+            and isinstance(rises_on, bool)
         )
         if not sound:
             raise ModelCorruptError("the calibration must be a rising curve from scores to probabilities in [0, 1]")
@@ -170,7 +175,7 @@ class Calibration:
             "label_thresholds": self.label_thresholds,
             "support": self.support,
         }
-        return Part(arrays, {"threshold": self.threshold, "n_rows": self.n_rows})
+        return Part(arrays, {"threshold": self.threshold, "n_rows": self.n_rows, "rises_on": self.rises_on})
 
 
 def count_labels_to_give(probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
