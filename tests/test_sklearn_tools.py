@@ -6,7 +6,9 @@ from __future__ import annotations
 import importlib
 import itertools
 import pickle
+import tracemalloc
 import warnings
+from collections import UserList
 from types import SimpleNamespace
 
 import joblib
@@ -41,7 +43,9 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.svm import LinearSVC
 
 import umpteen
+from umpteen.data.arrow import read_matrix
 from umpteen.data.matrix import as_csr
+from umpteen.data.targets import plain_values
 from umpteen.data.tensors import from_tensor
 from umpteen.errors import DataError, NotFittedError, ParamError
 
@@ -410,10 +414,178 @@ def test_relations_of_duckdb(rows):
         assert np.array_equal(svm.predict(connection.from_df(table)), known.predict(table))
 
 
+def test_columns_of_arrow_are_classes_and_lists_of_names(classes):
+    import pyarrow
+
+    X, y = classes
+    names = [f"class {value}" for value in y.tolist()]
+    known = umpteen.Centroid().fit(X, np.array(names))
+    lists = [[name, "all"] if i % 3 else [] for i, name in enumerate(names)]
+    listed = umpteen.Centroid().fit(X, lists)
+    texts = pyarrow.array(names)
+    columns = {
+        "string": texts, "large_string": texts.cast("large_string"), "dictionary": texts.dictionary_encode(),
+        "string_view": texts.cast(pyarrow.string_view()),
+        "pieces": pyarrow.chunked_array([texts[:5], texts[5:5], texts[5:]]),
+        "a table of one": pyarrow.table({"class": texts}),
+        "a stream of one": pyarrow.table({"class": texts}).to_reader(7),
+    }  # fmt: skip
+    for form, column in columns.items():
+        svm = umpteen.Centroid().fit(X, column)
+        assert np.array_equal(svm.predict(X), known.predict(X)), form
+        assert list(svm.classes_) == list(known.classes_), form
+    for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())):
+        for column in (pyarrow.array(lists, pyarrow.list_(kind)), pyarrow.array(lists, pyarrow.large_list(kind))):
+            for given in (column, pyarrow.chunked_array([column[:9], column[9:]]), pyarrow.table({"labels": column})):
+                assert umpteen.Centroid().fit(X, given).predict(X) == listed.predict(X), given.type
+        tagger = umpteen.Tagger("centroid", calibration=0).fit(texts, pyarrow.array(lists, pyarrow.list_(kind)))
+        assert tagger.predict(texts) == umpteen.Tagger("centroid", calibration=0).fit(names, lists).predict(names)
+        assert tagger.suggest(texts) == tagger.suggest(names)
+    for wrong in (pyarrow.array([None, *names[1:]]), pyarrow.array([1, None, *range(len(names) - 2)])):
+        with pytest.raises(DataError, match=r"row [01] of y has no class, but None"):
+            umpteen.Centroid().fit(X, wrong)
+    with pytest.raises(DataError, match="text 0 has None"):
+        umpteen.Centroid().fit(X, pyarrow.array([None, *lists[1:]]))
+    with pytest.raises(DataError, match=r"type is datetime64\[us\]"):
+        umpteen.Centroid().fit(X, pyarrow.array(np.arange(len(names)).astype("datetime64[us]")))
+
+
+def test_columns_of_arrow_are_rows_of_numbers(rows):
+    import pyarrow
+
+    X, Y = rows
+    X = X[:, :30].toarray()
+    known = umpteen.Centroid().fit(X, Y)
+    flat = pyarrow.array(X.ravel())
+    vectors = pyarrow.FixedSizeListArray.from_arrays(flat, 30)
+    halves = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(X.astype("f2").ravel()), 30)
+    columns = {f"x{i}": pyarrow.array(X[:, i]) for i in range(30)}
+    decimal = pyarrow.decimal128(38, 8)
+    for form, column in {
+        "vectors": vectors,
+        "lists": pyarrow.array(X.tolist()),
+        "pieces": pyarrow.chunked_array([vectors[:7], vectors[7:]]),
+        "decimals": pyarrow.table({name: column.cast(decimal) for name, column in columns.items()}),
+        "dictionaries": pyarrow.table({name: column.dictionary_encode() for name, column in columns.items()}),
+        "halves": halves,
+        "a stream": pyarrow.table({"x": vectors}).to_reader(50),
+    }.items():
+        svm = umpteen.Centroid().fit(column, Y)
+        near = 1e-2 if form == "halves" else 1e-6
+        assert np.abs(svm.decision_function(X) - known.decision_function(X)).max() < near, form
+    labels = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(Y.toarray().ravel()), 12)
+    assert np.array_equal(umpteen.Centroid().fit(X, labels).predict(X), known.predict(X).toarray())
+    with pytest.raises(DataError, match="X must have two dimensions, but has 1"):
+        umpteen.Centroid().fit(flat, Y)
+
+
+def test_numbers_of_arrow_are_read_where_they_lie(rows):
+    import pyarrow
+
+    X = rows[0][:, :30].toarray()
+    vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(X.ravel()), 30)
+    memory = np.frombuffer(vectors.values.buffers()[1], np.float32)
+    for given in (vectors, pyarrow.table({"x": vectors}), pyarrow.table({"x": vectors}).to_reader(), vectors[5:]):
+        assert np.shares_memory(read_matrix(given, "X"), memory)
+    ids = pyarrow.array(np.arange(40))
+    assert np.shares_memory(plain_values(ids), np.frombuffer(ids.buffers()[1], np.int64))
+    assert np.array_equal(read_matrix(vectors[5:], "X"), X[5:])
+
+
+def test_a_stream_of_arrow_is_read_batch_by_batch():
+    import pyarrow
+
+    n_batches, n_rows, n_columns = 40, 1000, 200
+    schema = pyarrow.schema([(f"x{i}", pyarrow.float64()) for i in range(n_columns)])
+    row = np.zeros(n_rows)
+    row[::50] = 1.5
+
+    def batches():
+        for _ in range(n_batches):
+            yield pyarrow.record_batch([pyarrow.array(row.copy()) for _ in range(n_columns)], schema=schema)
+
+    before = pyarrow.default_memory_pool().bytes_allocated()
+    tracemalloc.start()
+    X = as_csr(pyarrow.RecordBatchReader.from_batches(schema, batches()), "X")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert X.shape == (n_batches * n_rows, n_columns)
+    assert X.nnz == n_batches * n_columns * n_rows // 50
+    assert peak < n_batches * n_rows * n_columns * 8 / 2
+    assert pyarrow.default_memory_pool().bytes_allocated() <= before + 1
+
+
+def test_tables_with_more_than_numbers_are_refused_by_column(rows):
+    import datetime
+    import decimal
+
+    import polars
+    import pyarrow
+
+    Y = np.eye(2)
+    for value, kind in (
+        (datetime.date(2020, 1, 1), "date32"),
+        (datetime.datetime(2020, 1, 1), "timestamp"),
+        (datetime.timedelta(1), "duration"),
+        ("1", "string"),
+        ({"a": 1}, "struct"),
+        ([[1.0]], "(large_)?list<item: (large_)?list"),
+        (None, "null"),
+    ):
+        table = {"a": [1.0, 2.0], "odd": [value, value]}
+        for given in (pyarrow.table(table), polars.DataFrame(table)):
+            with pytest.raises(DataError, match=f"column 'odd' of X must hold numbers, but holds {kind}"):
+                umpteen.Centroid().fit(given, Y)
+    for value, message in (
+        ([1, None], "column 'odd' of X must hold a number in every place, but lacks one in row 1"),
+        ([[1.0], [1.0, 2.0]], r"column 'odd' of X must hold lists of one length, but lengths are \[1, 2\]"),
+        ([[1.0, 2.0], [1.0, None]], "column 'odd' of X must hold a number in every place, but lacks one in row 1"),
+    ):
+        with pytest.raises(DataError, match=message):
+            umpteen.Centroid().fit(pyarrow.table({"a": [1.0, 2.0], "odd": value}), Y)
+    right = {"a": [decimal.Decimal("1.5"), decimal.Decimal(2)], "b": [[1.0, 0.0], [0.0, 1.0]]}
+    for given in (pyarrow.table(right), polars.DataFrame(right)):
+        assert as_csr(given, "X").toarray().tolist() == [[1.5, 1.0, 0.0], [2.0, 0.0, 1.0]]
+    narrow, wide = (pyarrow.table({"x": [[1.0] * n]}).to_batches()[0] for n in (2, 3))
+    with pytest.raises(
+        DataError, match=r"X must hold lists of one length, but further on they have \[3\], not \[2\]"
+    ):
+        as_csr(pyarrow.RecordBatchReader.from_batches(narrow.schema, [narrow, wide]), "X")
+
+
+def test_columns_of_hugging_face_datasets(rows):
+    datasets = pytest.importorskip("datasets")
+    texts = ["herring quotas", "cod quotas in the sea", "a tax on wine", "wine and beer tax"] * 10
+    labels = [["fish"], ["fish", "sea"], ["tax", "wine"], ["tax", "wine"]] * 10
+    vectors, y = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 1.0]] * 10, ["a", "a", "b", "b"] * 10
+    data = datasets.Dataset.from_dict({"text": texts, "labels": labels, "vector": vectors, "y": y})
+    known = umpteen.Tagger("centroid", calibration=0).fit(texts, labels)
+    arrow = data.with_format("arrow")
+    for source, given in (
+        (data, data["labels"]),
+        (data["text"], data["labels"]),
+        (arrow["text"][:], arrow["labels"][:]),
+    ):
+        tagger = umpteen.Tagger("centroid", calibration=0).fit(source, given, fields="text")
+        assert tagger.predict(source) == known.predict(texts)
+    assert umpteen.read_corpus(data.filter(lambda row: "tax" in row["text"])).labels == labels[2:4] * 10
+    assert umpteen.read_corpus(data.to_iterable_dataset()).texts == texts
+    for X in (data["vector"], arrow["vector"][:], data.select_columns("vector").with_format("arrow")[:]):
+        assert umpteen.Centroid().fit(X, data["y"]).predict(np.array(vectors)).tolist() == y
+        assert umpteen.Centroid().fit(X, arrow["y"][:]).predict(X).tolist() == y
+
+
+def test_a_sequence_that_is_no_list_holds_names(rows):
+    """Such as a column of Hugging Face's datasets."""
+    X, Y = rows
+    lists = [[str(label) for label in row] for row in np.split(Y.indices, Y.indptr[1:-1])]
+    assert umpteen.Centroid().fit(X, UserList(lists)).predict(X) == umpteen.Centroid().fit(X, lists).predict(X)
+
+
 def test_arrow_columns_of_text_are_no_numbers(rows):
     import pyarrow
 
-    with pytest.raises(DataError, match="X must hold numbers only, but column 'word' holds string"):
+    with pytest.raises(DataError, match="column 'word' of X must hold numbers, but holds string"):
         umpteen.DiSMEC().fit(Stream(pyarrow.table({"word": ["a", "b"]})), np.eye(2))
 
 

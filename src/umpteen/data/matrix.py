@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import operator
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from umpteen.data.arrow import is_arrow, read_matrix
 from umpteen.data.blocks import is_pair, join_blocks
 from umpteen.data.tensors import from_tensor, unchecked
-from umpteen.errors import DataError, MissingExtraError
+from umpteen.errors import DataError
 
 Csr = sp.csr_matrix[Any]
 INT32_MAX = int(np.iinfo(np.int32).max)
@@ -56,8 +56,8 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
         matrix = _join_pair(matrix[0], matrix[1], name)
     if hasattr(matrix, "sparse") and hasattr(matrix.sparse, "to_coo"):  # a pandas table of sparse columns
         matrix = matrix.sparse.to_coo()
-    elif hasattr(matrix, "__arrow_c_stream__") and (not hasattr(matrix, "__array__") or _is_pyarrow(matrix)):
-        matrix = from_arrow(matrix, name)
+    elif is_arrow(matrix):
+        matrix = read_matrix(matrix, name)
     else:
         matrix = from_tensor(matrix, name)
     is_sparse: bool = sp.issparse(matrix)
@@ -120,11 +120,6 @@ def as_csr(matrix: Any, name: str, n_columns: int | None = None, *, values: bool
     return make_csr(data, indices, csr.indptr.astype(np.int64, copy=False), csr.shape)
 
 
-def _is_pyarrow(table: Any) -> bool:
-    """Whether a table would give its lists as objects."""
-    return type(table).__module__.startswith("pyarrow")
-
-
 def _join_pair(sparse: Any, dense: Any, name: str) -> Csr:
     sparse = as_csr(sparse, f"the sparse block of {name}")
     try:
@@ -135,40 +130,6 @@ def _join_pair(sparse: Any, dense: Any, name: str) -> Csr:
     if sparse.shape[1] + dense.shape[1] > INT32_MAX:
         raise DataError(f"{name} may have at most {INT32_MAX} columns")
     return make_csr(data, indices, indptr, (sparse.shape[0], sparse.shape[1] + dense.shape[1]))
-
-
-def from_arrow(table: Any, name: str) -> NDArray[Any]:
-    """The columns of an Arrow table or stream, such as a DuckDB relation, which must be numbers, or lists of as many
-    numbers in every row, as vectors are kept in Parquet."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtraError(
-            f"{name} is an Arrow table. Install what reads it with: pip install 'umpteen[parquet]'"
-        ) from None
-    types, columns = pyarrow.types, pyarrow.table(table)
-    found = []
-    for column, values in zip(columns.column_names, columns.columns, strict=True):
-        kind, width = values.type, None
-        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-            kind, width = kind.value_type, _width(values, f"column {column!r:.100} of {name}")
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            raise DataError(f"{name} must hold numbers only, but column {column!r:.100} holds {kind}")
-        if width is None:
-            found.append(values.to_numpy())
-        else:
-            flat = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in values.chunks]
-            found.append(np.concatenate(flat or [np.zeros(0)]).reshape(len(values), width))
-    return np.column_stack(found) if found else np.zeros((columns.num_rows, 0), np.float32)
-
-
-def _width(lists: Any, what: str) -> int:
-    """How many entries each list of an Arrow column has."""
-    compute: Any = importlib.import_module("pyarrow.compute")
-    lengths = set(compute.unique(compute.list_value_length(lists)).to_pylist())
-    if len(lengths) > 1 or None in lengths:
-        raise DataError(f"{what} must hold lists of one length, but lengths are {sorted(map(str, lengths))!r:.100}")
-    return int(next(iter(lengths), 0))
 
 
 def check_type(dtype: Any, name: str) -> None:

@@ -7,6 +7,7 @@ have it too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,8 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from umpteen.data.arrow import is_arrow, read_values
 from umpteen.data.label_lists import check_label_lists, encode_labels, to_label_matrix
-from umpteen.data.matrix import Csr, as_csr, check_type, from_arrow, make_csr
+from umpteen.data.matrix import Csr, as_csr, check_type, make_csr
 from umpteen.data.tensors import from_tensor
 from umpteen.errors import DataError
 
@@ -97,6 +99,8 @@ def read_targets(targets: Any) -> tuple[TargetForm, Csr]:
 def column_names(table: Any) -> NDArray[Any] | None:
     """The names of a table's columns, if all are strings."""
     columns = getattr(table, "column_names", None) or getattr(table, "columns", None)  # Arrow's name, and others'
+    if columns is None:
+        columns = getattr(getattr(table, "schema", None), "names", None)  # of a stream
     if columns is None or getattr(table, "ndim", 2) != 2:
         return None
     names = list(columns)
@@ -107,12 +111,24 @@ def column_names(table: Any) -> NDArray[Any] | None:
 
 def plain_values(targets: Any) -> Any:
     """The values of a table or a series; anything else as it is."""
+    if is_arrow(targets):
+        return read_values(targets, "Y")
     if hasattr(targets, "to_numpy"):
-        return targets.to_numpy()
-    if hasattr(targets, "__arrow_c_stream__") and not hasattr(targets, "__array__"):
-        return from_arrow(targets, "Y")
+        return _only_column(targets.to_numpy())
     tensor = from_tensor(targets, "Y")
-    return tensor if sp.issparse(tensor) or isinstance(tensor, np.ndarray) else targets
+    if sp.issparse(tensor) or isinstance(tensor, np.ndarray):
+        return tensor
+    if isinstance(targets, Sequence) and not isinstance(targets, (list, tuple, str, bytes)):
+        return list(targets)  # a column of Hugging Face's datasets is one
+    return targets
+
+
+def _only_column(values: NDArray[Any]) -> NDArray[Any]:
+    """The column of a table that has one, if it holds names or lists."""
+    if values.ndim != 2 or values.shape[1] != 1 or values.dtype != object:
+        return values
+    first = next((value for value in values[:, 0] if value is not None), None)
+    return values[:, 0] if isinstance(first, (str, list, tuple, set, frozenset, np.ndarray)) else values
 
 
 def is_array(targets: Any) -> bool:
@@ -127,9 +143,10 @@ def holds_names(values: Any) -> bool:
         return False
     if not isinstance(values, (list, tuple, np.ndarray)):
         return False
-    rows = (row for row in values if not isinstance(row, (list, tuple, set, frozenset, np.ndarray)) or len(row) > 0)
+    lists = (list, tuple, set, frozenset, np.ndarray)
+    rows = (row for row in values if row is not None and not (isinstance(row, lists) and len(row) == 0))
     first = next(rows, None)
-    return isinstance(first, (list, tuple, set, frozenset, np.ndarray)) and isinstance(next(iter(first)), str)
+    return isinstance(first, lists) and isinstance(next(iter(first)), str)
 
 
 def holds_classes(values: list[Any] | tuple[Any, ...]) -> bool:
@@ -153,6 +170,8 @@ def _one_dimension(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _read_classes(y: NDArray[Any]) -> tuple[TargetForm, Csr]:
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise DataError(f"Unknown label type: row {int(np.isnan(y).argmax())} of y has no class, but nan")
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.floor(y)).all()):
         raise DataError("Unknown label type: y must hold classes or a matrix of labels, but holds fractions")
     if y.dtype.kind == "c":

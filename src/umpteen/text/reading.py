@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
+from umpteen.data.arrow import as_texts
 from umpteen.errors import DataError, ParamError
 from umpteen.text.languages import find_reducer
 from umpteen.text.patterns import run_length
@@ -71,7 +72,7 @@ class TextReader:
         batch: list[str | bytes] = []
         n_characters = 0
         table = None
-        for number, text in enumerate(texts):
+        for number, text in enumerate(as_texts(texts)):
             if not isinstance(text, str):
                 raise DataError(f"text {number} must be a string, but is {text!r:.60}")
             if self._words_given:

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from umpteen.data.arrow import as_texts
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, ModelCorruptError, ModelError, NotFittedError, ParamError
 from umpteen.params import Parameters, check_number
@@ -101,12 +102,12 @@ class TfidfUnion(Parameters):
 
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
         """Counts the terms of texts, which are kept in memory meanwhile, since each part reads them."""
-        self._fit_parts(list(texts), "fit")
+        self._fit_parts(list(as_texts(texts)), "fit")
         return self
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
         """The rows of texts: CSR float32, n_rows x n_features_."""
-        return self._join(self._fit_parts(list(texts), "fit_transform"))
+        return self._join(self._fit_parts(list(as_texts(texts)), "fit_transform"))
 
     def _fit_parts(self, texts: list[str], how: str) -> list[Any]:
         """Calls a method of each part with what it reads."""
@@ -135,7 +136,7 @@ class TfidfUnion(Parameters):
         """The rows of texts and, with `return_unknown`, how many of their words are unknown: to the first part that
         has words, or else to the first part. Words of fields are added up, unless a part reads all of them."""
         self._check_fitted()
-        texts = list(texts) if not isinstance(texts, (str, bytes, list)) else texts
+        texts = list(as_texts(texts)) if not isinstance(texts, (str, bytes, list)) else texts
         threads = self.threads if threads is None else threads
         found = [
             part.transform(self._take(texts, i), return_unknown=True, threads=threads)
