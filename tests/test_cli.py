@@ -237,7 +237,8 @@ def test_label_names_and_filters(tmp_path, files):
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert all(row["names"] == [f"thing {label}" for label in row["labels"]] for row in rows)
     assert not {0, 1} & {label for row in rows for label in row["labels"]}
-    run("predict", tmp_path / "m", files[1], "--include", "thing 3", "--top-k", "1", "--output", out)
+    run("predict", tmp_path / "m", files[1], "--include", "thing 3", "--top-k", "1", "--output", out,
+        "--overwrite")  # fmt: skip
     assert {tuple(json.loads(line)["labels"]) for line in out.read_text().splitlines()} == {(3,)}
 
 
@@ -359,8 +360,8 @@ def test_other_formats(tmp_path, files):
             r"error: .*bad\.txt:2: feature id 9999 is out of range; there are 184",
         ),
         (["prune", "{model}", "--delta", "-1", "--model", "new"], 2, "Invalid value for .--delta."),
-        (["prune", "{model}", "--delta", "0.1", "--model", "{model}"], 1, "already exists; choose another place\n$"),
-        (["prune", "{model}", "--delta", "0.1", "--model", "{train}"], 1, "error: .*already exists; choose another"),
+        (["prune", "{model}", "--delta", "0.1", "--model", "{model}"], 1, "or replace it with --overwrite\n$"),
+        (["prune", "{model}", "--delta", "0.1", "--model", "{train}"], 1, "must be a directory, but this is a f"),
         (["prune", "nowhere", "--delta", "0.1", "--model", "new"], 1, "error: nowhere: there is no such model"),
         (["prune", "{model}", "--model", "new"], 2, "Missing option '--delta'"),
         (["add-labels", "{model}", "{bad}", "--model", "new"], 1, "error: .*feature id 9999 is out of range"),

@@ -17,7 +17,8 @@ import umpteen
 from umpteen.cli.main import app
 from umpteen.data.tables.fields import Fields
 from umpteen.data.tables.reading import open_table
-from umpteen.errors import DataError, ModelCorruptError, ParamError
+from umpteen.errors import DataError, ModelCorruptError, ModelExistsError, ParamError
+from umpteen.storage.store import read_version
 
 from .test_cli_text import LABELS, TEXTS, run
 
@@ -106,7 +107,7 @@ def test_a_report_names_rows_by_the_column_the_model_knows(records, tmp_path):
     shown = (tmp_path / "r.html").read_text()
     assert f"r0: {text} äöü<br>" in shown  # once, though its words count twice
     (tmp_path / "t.csv").write_text(wrong.replace("Id;", "Number;"))  # needed by nobody
-    run("report", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "r.html")
+    run("report", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "r.html", "--overwrite")
     assert "row 1: " in (tmp_path / "r.html").read_text()
 
 
@@ -232,8 +233,6 @@ def test_columns_in_a_model_are_not_trusted(model):
 
 
 def test_train_refuses_early_overwrites_late_and_shows_what_it_would_do(model, records, tmp_path, monkeypatch):
-    from umpteen.errors import ModelExistsError
-
     plan = run("train", records, "--method", "dismec", "--model", tmp_path / "m", "--dry-run", *COLUMNS)
     assert "method     DiSMEC()\n" in plan  # no engine, no object at an address
     assert "estimate   at most" in plan
@@ -241,7 +240,7 @@ def test_train_refuses_early_overwrites_late_and_shows_what_it_would_do(model, r
     assert not (tmp_path / "m").exists()
 
     monkeypatch.setattr("umpteen.cli.train.read_texts", lambda *_: pytest.fail("the data were read first"))
-    with pytest.raises(ModelExistsError, match="a finished model is already there; .*, or --overwrite it"):
+    with pytest.raises(ModelExistsError, match="a finished model is already there; .* with --overwrite"):
         run("train", records, "--method", "centroid", "--model", model, *COLUMNS)
     monkeypatch.undo()
 
@@ -252,7 +251,8 @@ def test_train_refuses_early_overwrites_late_and_shows_what_it_would_do(model, r
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     shown = [line[11:] for line in out.splitlines() if " umpteen " in f" {line[11:]}"]
     assert f"umpteen evaluate {tmp_path / 'm'} {records}" in shown
-    assert f"umpteen predict {tmp_path / 'm'} INPUT.csv --output labelled.csv" in shown
+    assert f"umpteen predict {tmp_path / 'm'} {records} --output labelled.csv" in shown
+    assert f"umpteen report {tmp_path / 'm'} {records} --output report.html" in shown
     assert "P         100.00" in run(*shown[2].split()[1:])
 
 
@@ -285,6 +285,118 @@ def test_what_cannot_be_a_model_or_a_judge_is_refused_early(model, records, tmp_
             ParamError, match=r"a spreadsheet must be \.xlsx, \.csv or \.tsv, but is \.(xls|ods|XLSM); save"
         ):
             run("train", tmp_path / name, "--model", tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("predict", "--threshold", "40"), "threshold must be a share from 0 to 1, but is 40"),
+        (("predict", "--threshold", "mikro"), r"but is 'mikro'; did you mean 'micro' or 'macro'\?"),
+        (("predict", "--top-k", "0"), "top_k must be an integer of at least 1, but is 0"),
+        (("predict", "--top-k", "atuo"), r"but is 'atuo'; did you mean 'auto'\?"),
+        (
+            ("predict", "--labels", "wde"),
+            r"--labels must be one of .* but is 'wde'; did you mean 'wide'",
+        ),
+        (("predict", "--encoding", "uft8"), r"--encoding|encoding must be an encoding .*did you mean 'utf_8'"),
+        (("predict", "--csv-delimiter", ";;"), "csv_delimiter must be one character"),
+        (("predict", "--text-field", "a^0"), "the weight of --text-field 'a' must be a whole number"),
+        (("evaluate", "--threshold", "40"), "threshold must be a share from 0 to 1, but is 40"),
+        (("evaluate", "--k", "0,5"), "--k must be whole numbers from 1 to 1000"),
+        (("report", "--threshold", "-1", "--output", "{out}"), "threshold must be a share from 0 to 1, but is -1"),
+        (("report", "--k", "1,x", "--output", "{out}"), "--k must be whole numbers from 1 to 1000"),
+        (("learn", "--csv-quote", "''"), "csv_quote must be one character"),
+        (("tune", "--metric", "P@2"), r"metric must be one of .*, but is 'P@2'; did you mean 'P@"),
+        (("tune", "--heldout", "1"), "heldout must be a share above 0 and below 1, but is 1"),
+        (("tune", "--method", "dismek"), r"but is 'dismek'; did you mean 'dismec'\?"),
+        (("tune", "--method", "dismec", "--set", "loss=logstic"), r"but is 'logstic'; did you mean 'logistic'\?"),
+        (("train", "--calibration", "1.5"), "calibration must be"),
+        (
+            ("train", "--method", "dismec", "--preset", "papr"),
+            r"--preset .* is 'papr'; did you mean 'paper'",
+        ),
+        (("train", "--features", "wrod"), r"--features must be one of .*'wrod'; did you mean 'word'"),
+        (("train", "--engine", "lokal"), r"engine must be one of local, ray, but is 'lokal'; did you mean 'local'"),
+        (("train", "--format", "cvs"), r"--format must be one of .*'cvs'; did you mean 'csv'"),
+        (("train", "--keep-rows", "5", "--method", "fastxml"), "keep_rows"),
+        (("compare", "--methods", "centroyd"), r"but is 'centroyd'; did you mean 'centroid'\?"),
+        (("compare", "--peers", "omikuje"), r"peer must be one of .* but is 'omikuje'; did you mean 'omikuji'\?"),
+        (("compare", "--methods", "centroid", "--baseline", "centroids"), r"did you mean 'centroid'\?"),
+        (("add-labels", "--negatives", "weigts", "--model", "{out}"), r"did you mean 'weights'\?"),
+    ],
+)
+def test_options_are_checked_before_files_are_read(options, message, model, records, tmp_path, monkeypatch):
+    command, *rest = [option.replace("{out}", str(tmp_path / "out")) for option in options]
+    places = {"train": [records, "--model", tmp_path / "m"], "tune": [records], "compare": [records, records]}
+    monkeypatch.chdir(tmp_path)  # where journals and models go by default
+    for reader in ("umpteen.data.tables.reading.Table", "umpteen.data.reading.read"):
+        monkeypatch.setattr(reader, lambda *_, **__: pytest.fail("a file was read first"))
+    with pytest.raises(ParamError, match=message):
+        run(command, *places.get(command, [model, records]), *rest)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_texts_are_refused_for_numbers(tmp_path):
+    data = umpteen.make_synthetic(60, 20, 4, seed=1)
+    umpteen.write_xc(data, tmp_path / "a.txt")
+    run("train", tmp_path / "a.txt", "--method", "centroid", "--model", tmp_path / "m")
+    file, model = tmp_path / "a.txt", tmp_path / "m"
+    for command in (
+        ["train", file, "--method", "centroid", "--model", tmp_path / "n"],
+        ["tune", file, "--journal", tmp_path / "j"], ["compare", file, file, "--output", tmp_path / "c"],
+        ["predict", model, file], ["evaluate", model, file],
+        ["report", model, file, "--output", tmp_path / "r.html"],
+        ["add-labels", model, file, "--model", tmp_path / "n"], ["inspect", file],
+    ):  # fmt: skip
+        with pytest.raises(ParamError, match="--encoding is for tables of texts, not for files of numbers"):
+            run(*command, "--encoding", "latin-1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "m"]
+
+
+def test_nothing_is_replaced_unasked(model, records, tmp_path, monkeypatch):
+    """One rule for all commands: what is there is refused before the work, and --overwrite replaces it."""
+    there = tmp_path / "there"
+    there.write_text("mine")
+    grown = tmp_path / "grown"
+    (tmp_path / "new.csv").write_text("Title;Note;Subjects\nwhales in the sea;;whale\n")
+    run("add-labels", model, tmp_path / "new.csv", "--model", grown)
+    commands = [
+        (["evaluate", model, records, "--json"], there),
+        (["evaluate", model, records, "--per-label"], there),
+        (["report", model, records, "--output"], there),
+        (["report", model, records, "--output", tmp_path / "r.html", "--per-label"], there),
+        (["predict", model, records, "--output"], there),
+        (["suggest", model, "wine", "--json"], there),
+        (["suggest", model, "wine", "--html"], there),
+        (["inspect", model, "--json"], there),
+        (["labels", model, "--output"], there),
+        (["tune", records, "--fields-of", model, "--method", "centroid", "--trials", "1", "--journal", tmp_path / "j",
+          "--json"], there),
+        (["tune", records, "--fields-of", model, "--method", "centroid", "--trials", "1", "--journal", tmp_path / "j",
+          "--model"], grown),
+        (["learn", model, tmp_path / "new.csv", "--model"], grown),
+        (["add-labels", model, tmp_path / "new.csv", "--model"], grown),
+        (["prune", model, "--delta", "0.1", "--model"], grown),
+        (["train", records, "--method", "centroid", *COLUMNS, "--model"], grown),
+    ]  # fmt: skip
+    before = read_version(grown)
+    with monkeypatch.context() as patch:
+        patch.setattr("umpteen.data.tables.reading.Table", lambda *_, **__: pytest.fail("a file was read first"))
+        for command, target in commands:
+            with pytest.raises((DataError, ModelExistsError), match="--overwrite"):
+                run(*command, target)
+    assert (there.read_text(), read_version(grown)) == ("mine", before)
+    for command, target in commands:
+        if command[0] == "predict":
+            there.rename(tmp_path / "there.txt")
+            target = there = tmp_path / "there.txt"
+        run(*command, target if target == grown else there, "--overwrite")
+        if target == grown:
+            assert read_version(grown) != before
+            before = read_version(grown)
+        else:
+            assert there.read_text() != "mine"
+            there.write_text("mine")
 
 
 def test_messages_name_options(model, records, tmp_path):

@@ -136,7 +136,7 @@ def test_refusals(tiny):
         ({"trials": 0}, "trials must be"),
         ({"fixed": {"D": 1}}, "has no parameter 'D'"),
         ({"fixed": {"normalize": True, "tfidf": False, "power": 1}}, "needs a free parameter"),
-        ({"heldout": 1.5}, "test_size must be"),
+        ({"heldout": 1.5}, "heldout must be a share above 0 and below 1, but is 1.5"),
     ):
         with pytest.raises(ParamError, match=message):
             umpteen.tune("centroid", tiny.X, tiny.Y, **options)
@@ -165,7 +165,13 @@ def test_command_line(tmp_path):
     assert len(report["trials"]) == 3
     assert umpteen.load(tmp_path / "m").params["C"] == report["params"].get("C", 1.0)
     again = CliRunner().invoke(app, [str(word) for word in words])
+    assert "t.json: already exists" in str(again.exception)
+    (tmp_path / "t.json").unlink()
+    again = CliRunner().invoke(app, [str(word) for word in words])
     assert isinstance(again.exception, umpteen.errors.ModelExistsError)
+    again = CliRunner().invoke(app, [str(word) for word in [*words, "--overwrite"]])
+    assert again.exit_code == 0, again.output
+    assert f"replaced {tmp_path / 'm'}" in again.output
 
 
 def test_texts(tmp_path):

@@ -39,6 +39,7 @@ def improve_model(
     target: PathLike | None = None,
     *,
     threads: int | None = None,
+    overwrite: bool = False,
 ) -> Learnt:
     """Learns corrections and saves the model, in its place or at `target`.
 
@@ -49,6 +50,8 @@ def improve_model(
     ----------
     read
         Gives the corrections; called with the model.
+    overwrite
+        Replace a model that is already at `target`.
     """
     with _locked(Path(path)):
         version, tagger = _open(path)
@@ -60,7 +63,7 @@ def improve_model(
         n_labels, started = tagger.fitted().n_labels, time.perf_counter()
         tagger.learn_from(corrections)
         seconds = time.perf_counter() - started
-        place = _replace(tagger, path, version, target)
+        place = _replace(tagger, path, version, target, overwrite)
         rejected = {name for said in corrections for name in said.wrong}
         return Learnt(
             n=len(corrections),
@@ -74,14 +77,17 @@ def improve_model(
 
 
 def update_vocabulary(
-    path: PathLike, vocabulary: Vocabulary | PathLike, target: PathLike | None = None
+    path: PathLike,
+    vocabulary: Vocabulary | PathLike,
+    target: PathLike | None = None,
+    overwrite: bool = False,
 ) -> VocabularyUpdate:
     """`Tagger.update_vocabulary` for a model directory: the new model takes its place, or goes to `target`, whole or
     not at all, and of two calls for one model the second is refused."""
     with _locked(Path(path)):
         version, tagger = _open(path)
         change = tagger.update_vocabulary(vocabulary)
-        _replace(tagger, path, version, target)
+        _replace(tagger, path, version, target, overwrite)
         return change
 
 
@@ -93,10 +99,12 @@ def _open(path: PathLike) -> tuple[str, Tagger]:
     return version, tagger
 
 
-def _replace(tagger: Tagger, path: PathLike, version: str, target: PathLike | None) -> PathLike:
+def _replace(
+    tagger: Tagger, path: PathLike, version: str, target: PathLike | None, overwrite: bool = False
+) -> PathLike:
     if target is None and read_version(path) != version:
         raise ModelChangedError(f"{path}: was changed by somebody else meanwhile; try again")
-    tagger.save(path if target is None else target, overwrite=target is None)
+    tagger.save(path if target is None else target, overwrite=overwrite or target is None)
     return path if target is None else target
 
 

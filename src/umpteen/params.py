@@ -7,6 +7,7 @@ import html
 import inspect
 import math
 import numbers
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self, TypeVar
 
 from umpteen.errors import ParamError
@@ -158,6 +159,16 @@ def check_share(name: str, value: Any) -> float:
     if not _is_finite(value) or not 0 <= value <= 1:
         raise ParamError(f"{name} must be a share from 0 to 1, but is {value!r}")
     return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str], others: str = "") -> Any:
+    """Checks that a value is one of some, and returns it; a message names those that resemble it. `others` says what
+    else there may be."""
+    known = list(choices)
+    if isinstance(value, str) and value in known:
+        return value
+    hint = did_you_mean(value, known) if isinstance(value, str) else ""
+    raise ParamError(f"{name} must be one of {', '.join(known)}{others}, but is {value!r:.200}{hint}")
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -25,7 +25,7 @@ from umpteen.methods import method_class
 from umpteen.methods.base import Method
 from umpteen.methods.dual import Alphas, DualOneVsRest
 from umpteen.methods.training import check_training
-from umpteen.params import check_count
+from umpteen.params import check_choice, check_count
 from umpteen.progress import Listener, Progress, listening
 
 if TYPE_CHECKING:
@@ -144,6 +144,18 @@ class Tuning:
         return {name: getattr(self, name) for name in names} | {"trials": [vars(trial) for trial in self.trials]}
 
 
+def check_tuning(method: str, trials: int, metric: str, heldout: float, fixed: Mapping[str, Any]) -> Any:
+    """Raises for what `tune` would refuse, before there are rows; returns the method's class."""
+    cls = method_class(method)
+    check_count("trials", trials)
+    check_choice("metric", metric, METRICS)
+    if not isinstance(heldout, (int, float)) or isinstance(heldout, bool) or not 0 < heldout < 1:
+        raise ParamError(f"heldout must be a share above 0 and below 1, but is {heldout!r}")
+    cls.check_param_names(fixed)
+    cls(**fixed).validate()
+    return cls
+
+
 def tune(
     method: str,
     X: Any,
@@ -178,12 +190,8 @@ def tune(
         Parameters to set instead of tuning them.
     """
     optuna = _import_optuna()
-    cls = method_class(method)
-    check_count("trials", trials)
-    if metric not in METRICS:
-        raise ParamError(f"metric must be one of {', '.join(METRICS)}, but is {metric!r}")
     fixed = dict(fixed or {})
-    cls.check_param_names(fixed)
+    cls = check_tuning(method, trials, metric, heldout, fixed)
     X, Y = as_csr(X, "X"), as_csr(Y, "Y", values=False)
     check_training(cls(**fixed), X, Y, Y.shape[1], None)
     with warnings.catch_warnings():

@@ -32,6 +32,7 @@ from umpteen.cli.options import (
     LabelsOption,
     ModelArgument,
     OneBasedOption,
+    OverwriteOption,
     ResumeOption,
     ThreadsOption,
     WriteOption,
@@ -39,7 +40,8 @@ from umpteen.cli.options import (
     print_text,
     read_data,
 )
-from umpteen.cli.training import describe_work, writing
+from umpteen.cli.training import describe_work, replacing, writing
+from umpteen.params import check_choice
 from umpteen.printing import printable
 
 
@@ -47,6 +49,7 @@ def command(
     model: ModelArgument,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Rows with the new labels only, numbered from 0.")],
     target: Annotated[Path, typer.Option("--model", metavar="DIR2", help="Where the larger model goes.")],
+    overwrite: OverwriteOption = False,
     threads: ThreadsOption = None,
     engine: EngineOption = ENGINE,
     address: AddressOption = None,
@@ -91,38 +94,43 @@ def command(
     from umpteen.errors import ParamError
     from umpteen.methods import METHODS, method_of
     from umpteen.methods.base import Method
+    from umpteen.methods.negatives import KINDS
     from umpteen.tagger import Tagger, load
 
     where = choose_engine(
         engine, threads, keep_going=keep_going, address=address, cpus_per_worker=cpus_per_worker, write=write
     )
-    loaded = load(model)
-    if isinstance(loaded, Tagger):
-        refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based)
-        tables = TableOptions(
-            format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote
+    check_choice("--negatives", negatives, KINDS)
+    tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote)
+    tables.fields()  # checks them
+    with replacing(target, overwrite) as place:
+        loaded = load(model)
+        if isinstance(loaded, Tagger):
+            refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based)
+            corpus = read_texts(data, tables, loaded.fields_)
+            n_old = loaded.fitted().n_labels
+            if isinstance(loaded.method, Method):
+                loaded.method.set_params(threads=threads, engine=where)
+            with writing(place):
+                loaded.add_labels(
+                    corpus.texts, corpus.labels, place, negatives=negatives, resume=resume, progress=True
+                )
+            new = ", ".join(loaded.classes_[n_old : n_old + 20])
+            print_text(f"labels     {n_old:,} as before, and new: {printable(new)}")
+            return
+        tables.refuse_for_numbers()
+        method = method_of(loaded) if loaded.method in METHODS else None
+        if not hasattr(method, "add_labels"):
+            raise ParamError(f"{model}: labels can be added to one-vs-rest models, but this is {loaded.method}")
+        assert method is not None
+        method.set_params(threads=threads, engine=where)
+        started = time.perf_counter()
+        rows = read_data(
+            data, format=format, labels=labels, one_based=one_based, threads=threads, n_features=loaded.n_features
         )
-        corpus = read_texts(data, tables, loaded.fields_)
-        n_old = loaded.fitted().n_labels
-        if isinstance(loaded.method, Method):
-            loaded.method.set_params(threads=threads, engine=where)
-        with writing(target):
-            loaded.add_labels(corpus.texts, corpus.labels, target, negatives=negatives, resume=resume, progress=True)
-        new = ", ".join(loaded.classes_[n_old : n_old + 20])
-        print_text(f"labels     {n_old:,} as before, and new: {printable(new)}")
-        return
-    method = method_of(loaded) if loaded.method in METHODS else None
-    if not hasattr(method, "add_labels"):
-        raise ParamError(f"{model}: labels can be added to one-vs-rest models, but this is {loaded.method}")
-    assert method is not None
-    method.set_params(threads=threads, engine=where)
-    started = time.perf_counter()
-    rows = read_data(
-        data, format=format, labels=labels, one_based=one_based, threads=threads, n_features=loaded.n_features
-    )
-    names = read_names(label_names) if label_names is not None else rows.label_names
-    describe_work(data, rows, time.perf_counter() - started, method, "new shards")
-    with writing(target):
-        method.add_labels(rows.X, rows.Y, names, target, negatives=negatives, resume=resume, progress=True)
-    n_old, n_all = loaded.n_labels, method.n_labels_
-    print_text(f"labels     {n_old:,} as before, and the new ones {n_old:,} to {n_all - 1:,}")
+        names = read_names(label_names) if label_names is not None else rows.label_names
+        describe_work(data, rows, time.perf_counter() - started, method, "new shards")
+        with writing(place):
+            method.add_labels(rows.X, rows.Y, names, place, negatives=negatives, resume=resume, progress=True)
+        n_old, n_all = loaded.n_labels, method.n_labels_
+        print_text(f"labels     {n_old:,} as before, and the new ones {n_old:,} to {n_all - 1:,}")

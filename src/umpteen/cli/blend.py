@@ -9,6 +9,7 @@ import typer
 
 from umpteen.cli.corpora import (
     CsvDelimiterOption,
+    CsvQuoteOption,
     EncodingOption,
     LabelDelimiterOption,
     LabelFieldOption,
@@ -22,15 +23,19 @@ from umpteen.cli.options import (
     FormatOption,
     LabelsOption,
     OneBasedOption,
+    OverwriteOption,
     ThreadsOption,
     print_text,
     read_for_model,
+    refuse_missing,
 )
+from umpteen.cli.training import replacing
 
 
 def command(
     models: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Model directories, two or more.")],
-    target: Annotated[Path, typer.Option("--model", metavar="DIR", help="Where the blend goes; must not exist.")],
+    target: Annotated[Path, typer.Option("--model", metavar="DIR", help="Where the blend goes.")],
+    overwrite: OverwriteOption = False,
     heldout: Annotated[
         Path | None, typer.Option("--heldout", help="Data that none of the models was trained on, to find the rule.")
     ] = None,
@@ -50,6 +55,7 @@ def command(
     label_delimiter: LabelDelimiterOption = None,
     encoding: EncodingOption = None,
     csv_delimiter: CsvDelimiterOption = None,
+    csv_quote: CsvQuoteOption = None,
 ) -> None:
     """Combine several models into one that ranks better than each of them.
 
@@ -74,25 +80,29 @@ def command(
 
     if (heldout is None) == (like is None):
         raise ParamError("give either --heldout, data to find the rule on, or --like, a blend that has one")
-    if target.exists():
-        raise ParamError(f"{target}: already exists; choose another place")
-    loaded = [load(path) for path in models]
-    if like is not None:
-        blend = Blend.from_model(load_model(like)).over(loaded)
-        blend.save(target)
-    else:
-        assert heldout is not None
-        blend = Blend(loaded, n_candidates, threads)
-        first = loaded[0]
-        if isinstance(first, Tagger):
-            tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter)
-            corpus = read_texts(heldout, tables, first.fields_)
-            X, Y = first.encode(corpus.texts, corpus.labels)
+    refuse_missing(heldout, like)
+    tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote)
+    tables.fields()  # checks them
+    with replacing(target, overwrite) as place:
+        loaded = [load(path) for path in models]
+        if like is not None:
+            blend = Blend.from_model(load_model(like)).over(loaded)
+            blend.save(place)
         else:
-            data = read_for_model(first, heldout, format=format, labels=labels, one_based=one_based, threads=threads)
-            X, Y = data.X, data.Y
-        blend.fit(X, Y, target)
-        print_text(f"heldout    {heldout} ({X.shape[0]:,} rows)")
+            assert heldout is not None
+            blend = Blend(loaded, n_candidates, threads)
+            first = loaded[0]
+            if isinstance(first, Tagger):
+                corpus = read_texts(heldout, tables, first.fields_)
+                X, Y = first.encode(corpus.texts, corpus.labels)
+            else:
+                tables.refuse_for_numbers()
+                data = read_for_model(
+                    first, heldout, format=format, labels=labels, one_based=one_based, threads=threads
+                )
+                X, Y = data.X, data.Y
+            blend.fit(X, Y, place)
+            print_text(f"heldout    {heldout} ({X.shape[0]:,} rows)")
     for path, member, weight in zip(models, blend.members_, blend.weights_, strict=True):
         print_text(f"{weight:<10.3f} {path} ({member.method})")
     print_text(f"model      {target} ({format_bytes(ModelReader(target).n_bytes())})")

@@ -42,7 +42,9 @@ from umpteen.cli.options import (
     print_text,
     read_alike,
     read_data,
+    refuse_missing,
 )
+from umpteen.params import check_choice
 from umpteen.printing import printable
 
 if TYPE_CHECKING:
@@ -135,26 +137,36 @@ def command(
     """
     from umpteen.comparing.programs import parse_contestants
     from umpteen.comparing.running import Conditions
-    from umpteen.errors import ParamError
 
     refuse_rounds_of_seeds(rounds, seeds)
     contestants = parse_contestants(methods or [_METHODS]) + parse_contestants(peers or [], peers=True)
-    if baseline is not None and baseline not in [contestant.name for contestant in contestants]:
-        listed = ", ".join(contestant.name for contestant in contestants)
-        raise ParamError(f"--baseline must be one of {listed}, but is {baseline!r}")
+    if baseline is not None:
+        check_choice("--baseline", baseline, [contestant.name for contestant in contestants])
+    refuse_full(output)
+    refuse_missing(train, test, labels, test_labels, label_names)
     title = name or train.resolve().parent.name
+    tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote)
+    tables.fields()  # checks them
     if is_corpus(train, format):
         refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, test_labels=test_labels)
-        tables = TableOptions(
-            format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote
-        )
         known = known_fields(fields_of)
         contest = contest_of_texts(title, train, test, tables, known, features or [], {"A": a, "B": b})
     else:
+        tables.refuse_for_numbers()
         options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
         contest = contest_of_rows(title, train, test, labels, test_labels, label_names, options, {"A": a, "B": b})
     conditions = Conditions(threads, rounds, timeout, launcher=launcher, baseline=baseline, seeds=seeds)
     run_comparison(contest, contestants, output, conditions, calibrate=calibrate, studies=studies)
+
+
+def refuse_full(output: Path) -> None:
+    """Raises if there is something in the directory that a comparison goes to."""
+    from umpteen.errors import DataError, ModelExistsError
+
+    if output.is_file():
+        raise DataError(f"{output}: must be a directory, but is a file")
+    if output.exists() and any(output.iterdir()):
+        raise ModelExistsError(f"{output}: the directory is not empty; choose another or remove it")
 
 
 def refuse_rounds_of_seeds(rounds: int, seeds: int) -> None:
@@ -228,10 +240,8 @@ def run_comparison(
     from umpteen.comparing.running import describe_machine as machine
     from umpteen.comparing.studies import study
     from umpteen.data.files import write_bytes
-    from umpteen.errors import ModelExistsError
 
-    if output.exists() and any(output.iterdir()):
-        raise ModelExistsError(f"{output}: the directory is not empty; choose another or remove it")
+    refuse_full(output)
     output.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     console.print(

@@ -10,6 +10,7 @@ import typer
 
 from umpteen.cli.options import print_text
 from umpteen.errors import DataError, ParamError
+from umpteen.params import check_choice
 
 if TYPE_CHECKING:
     from umpteen.data.corpus import Corpus
@@ -110,6 +111,12 @@ class TableOptions(NamedTuple):
             words=FLAGS,
         )
 
+    def refuse_for_numbers(self) -> None:
+        """Raises if an option was given that only tables of texts have."""
+        for name, value in self._asdict().items():
+            if name != "format" and value is not None:
+                raise ParamError(f"--{name.replace('_', '-')} is for tables of texts, not for files of numbers")
+
     def open(self, path: Path | str, fields: Fields | None = None) -> Table:
         """Opens a table, from which these fields are taken; messages name the options."""
         from umpteen.data.tables.reading import open_table
@@ -127,8 +134,11 @@ class TableOptions(NamedTuple):
 def is_corpus(path: Path, format: str | None) -> bool:
     """Whether a file holds texts rather than numbers, by its format or its name."""
     from umpteen.data.corpus import FORMATS, format_of_table
+    from umpteen.data.reading import known_formats
 
-    return format in FORMATS if format is not None else format_of_table(path) is not None
+    if format is None:
+        return format_of_table(path) is not None
+    return check_choice("--format", format, (*known_formats(), *FORMATS)) in FORMATS
 
 
 def known_fields(model: Path | None) -> Fields | None:

@@ -26,6 +26,7 @@ from umpteen.cli.options import (
     LabelsOption,
     ModelArgument,
     OneBasedOption,
+    OverwriteOption,
     PropensityAOption,
     PropensityBOption,
     ThreadsOption,
@@ -57,6 +58,7 @@ def command(
     k: KOption = DEFAULT_K,
     threshold: ThresholdOption = None,
     per_label: PerLabelOption = None,
+    overwrite: OverwriteOption = False,
     a: PropensityAOption = PROPENSITY_A,
     b: PropensityBOption = PROPENSITY_B,
     threads: ThreadsOption = None,
@@ -76,9 +78,10 @@ def command(
     """
     from umpteen.tagger import Tagger, load
 
-    refuse_unwritable(json, per_label, inputs=[test])
+    refuse_unwritable(json, per_label, inputs=[test], overwrite=overwrite)
     cuts, cut = parse_cuts(k), parse_number(threshold)
     tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote)
+    tables.fields()  # checks them
     if k != DEFAULT_K or cut is not None or per_label is not None:
         numbers = {"format": format, "labels": labels, "one_based": one_based, "threads": threads}
         how = {"k": cuts, "threshold": cut, "threads": threads, "A": a, "B": b}
@@ -97,6 +100,7 @@ def command(
         corpus = read_judged(test, tables, loaded.fields_, err=json == "-")
         metrics = loaded.evaluate(corpus.texts, corpus.labels, threads=threads, **constants)
     else:
+        tables.refuse_for_numbers()
         metrics = _evaluate_rows(loaded, test, format, labels, one_based, threads, constants)
     _tell(metrics, json, keep, model)
 

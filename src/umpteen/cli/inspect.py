@@ -14,9 +14,11 @@ from umpteen.cli.options import (
     FormatOption,
     LabelsOption,
     OneBasedOption,
+    OverwriteOption,
     ThreadsOption,
     print_text,
     read_data,
+    refuse_unwritable,
     write_json,
 )
 from umpteen.printing import counted, printable
@@ -33,6 +35,7 @@ def command(
         str | None,
         typer.Option("--json", metavar="FILE", help="Write the facts as JSON; - is standard output."),
     ] = None,
+    overwrite: OverwriteOption = False,
     checksums: Annotated[
         bool, typer.Option("--checksums", help="Also compare every byte of a model with its checksums.")
     ] = False,
@@ -52,15 +55,16 @@ def command(
 
     umpteen inspect records.csv
     """
+    refuse_unwritable(json, inputs=[path], overwrite=overwrite)
+    tables = TableOptions(format, encoding=encoding, csv_delimiter=csv_delimiter, csv_quote=csv_quote)
     if path.is_dir():
         facts = model_facts(path, checksums)
         text = "\n".join(f"{key:20} {printable(_show(value))}" for key, value in facts.items())
     elif is_corpus(path, format):
-        facts = table_facts(
-            path, TableOptions(format, encoding=encoding, csv_delimiter=csv_delimiter, csv_quote=csv_quote)
-        )
+        facts = table_facts(path, tables)
         text = "\n".join(_table_lines(facts))
     else:
+        tables.refuse_for_numbers()
         data = read_data(path, format=format, labels=labels, one_based=one_based, threads=threads)
         facts = data_facts(data)
         text = describe_data(data)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from umpteen.cli.label_lists import note_formulas
-from umpteen.cli.options import LanguageOption, ModelArgument, print_text, refuse_unwritable
+from umpteen.cli.options import LanguageOption, ModelArgument, OverwriteOption, print_text, refuse_unwritable
 from umpteen.errors import ParamError
+from umpteen.params import check_choice
 from umpteen.printing import printable
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def command(
             "these.",
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
+    overwrite: OverwriteOption = False,
     language: LanguageOption = None,
 ) -> None:
     """List the labels of a model, or search among them.
@@ -50,16 +51,12 @@ def command(
 
     umpteen labels cooking.model "cast iron" --output iron.txt
     """
-    from umpteen.data.tables.lines import STANDARD_INPUT
-    from umpteen.labelling.files import refuse_target
     from umpteen.tagging.concepts import check_concepts
     from umpteen.trained.loading import load_model
 
-    if sort is not None and sort not in _SORTS:
-        raise ParamError(f"--sort must be one of {', '.join(_SORTS)}, but is {sort!r}")
-    refuse_unwritable(output)
-    if output is not None:
-        refuse_target(STANDARD_INPUT, output, overwrite, "replace it with --overwrite")
+    if sort is not None:
+        check_choice("--sort", sort, _SORTS)
+    refuse_unwritable(output, overwrite=overwrite)
     trained = load_model(model)
     if trained.label_names is None:
         raise ParamError(f"{model}: its labels have no names; they are the numbers from 0 to {trained.n_labels - 1}")

@@ -17,7 +17,8 @@ from umpteen.cli.corpora import (
     TextFieldOption,
     read_texts,
 )
-from umpteen.cli.options import ModelArgument, ThreadsOption, print_text
+from umpteen.cli.options import ModelArgument, OverwriteOption, ThreadsOption, print_text, refuse_missing
+from umpteen.cli.training import refuse_model
 from umpteen.printing import counted
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def command(
         Path | None,
         typer.Option("--model", metavar="DIR2", help="Where the new model goes; without it, in place of MODEL."),
     ] = None,
+    overwrite: OverwriteOption = False,
     threads: ThreadsOption = None,
     text_field: TextFieldOption = None,
     label_field: LabelFieldOption = None,
@@ -55,23 +57,21 @@ def command(
     """
     from umpteen.data.corrections import Correction, read_corrections
     from umpteen.data.tables.reading import format_of_table
-    from umpteen.errors import ModelExistsError
     from umpteen.learning import improve_model
 
-    if target is not None and target.exists():
-        raise ModelExistsError(f"{target}: already exists; choose another place, or leave out --model")
+    refuse_model(target, overwrite, ", or leave out --model")
+    refuse_missing(corrections)
+    tables = TableOptions(None, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote)
+    tables.fields()  # checks them
 
     def read(tagger: Tagger) -> list[Correction]:
-        tables = TableOptions(
-            None, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote
-        )
         if format_of_table(corrections) in (None, "jsonl"):
             fields = tables.fields(tagger.fields_)
             return read_corrections(tables._replace(format="jsonl").open(corrections, fields), fields)
         rows = read_texts(corrections, tables, tagger.fields_)
         return [Correction(text, labels, (), True) for text, labels in rows]
 
-    learnt = improve_model(model, read, target, threads=threads)
+    learnt = improve_model(model, read, target, threads=threads, overwrite=overwrite)
     print_text(f"learnt     {counted(learnt.n, 'correction')} ({learnt.seconds:.1f} s)")
     if n_empty := learnt.n_without_words:
         print_text(f"           note: {n_empty:,} of them have no word, so nothing was learnt from those")

@@ -11,6 +11,7 @@ import typer
 
 from umpteen.cli.defaults import default_of, extensible
 from umpteen.errors import DataError, ParamError
+from umpteen.nearest import did_you_mean
 from umpteen.printing import format_json, printable
 
 if TYPE_CHECKING:
@@ -122,6 +123,10 @@ LanguageOption = Annotated[
         metavar="CODE",
         help="Give names in this language, such as fi, of the vocabulary the model was trained with.",
     ),
+]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace files and models that are already there, once the new are complete."),
 ]
 TOP_K = default_of("umpteen.trained.model:TrainedModel.predict_topk", "top_k")
 ModelArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Model directory.", parser=_parse_place)]
@@ -240,7 +245,7 @@ def make_text_features(settings: list[str], threads: int | None) -> Any:
         if name not in NAMED and not is_encoder(name):
             raise ParamError(
                 f"--features must be one of {', '.join(NAMED)}, an encoder such as svd:256, or NAME=VALUE, "
-                f"but is {name!r}"
+                f"but is {name!r}{did_you_mean(name, NAMED)}"
             )
     parts: dict[str, dict[str, Any]] = {name: dict(NAMED.get(name, {})) for name in names}
     for setting, value in parse_settings([s for s in settings if "=" in s], "--features").items():
@@ -259,8 +264,16 @@ def print_text(text: str, *, err: bool = False) -> None:
     typer.echo(printable(text, lines=True), err=err)
 
 
-def refuse_unwritable(*targets: str | Path | None, inputs: Sequence[str | Path | None] = ()) -> None:
-    """Raises before the long work if a file could not be written after it, or if it is one that is read."""
+def refuse_missing(*paths: Path | None) -> None:
+    """Raises before the long work if a file that is read after it is not there."""
+    for path in paths:
+        if path is not None and not path.exists():
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+
+
+def refuse_unwritable(*targets: str | Path | None, overwrite: bool, inputs: Sequence[str | Path | None] = ()) -> None:
+    """Raises before the long work if a file could not be written after it, if it is one that is read, or if it is
+    there and not to be replaced."""
     for target in targets:
         if target is None or str(target) == "-":
             continue
@@ -272,6 +285,8 @@ def refuse_unwritable(*targets: str | Path | None, inputs: Sequence[str | Path |
             raise DataError(f"{path}: is a directory, but must be a file")
         if not path.parent.is_dir():
             raise FileNotFoundError(2, "No such file or directory", str(path))
+        if path.is_file() and not overwrite:
+            raise DataError(f"{path}: already exists; choose another name, or replace it with --overwrite")
 
 
 def write_json(target: str, value: Any) -> None:

@@ -32,6 +32,7 @@ from umpteen.cli.options import (
     MinKnownOption,
     ModelArgument,
     OneBasedOption,
+    OverwriteOption,
     ThreadsOption,
     choose_engine,
     parse_number,
@@ -39,6 +40,7 @@ from umpteen.cli.options import (
     refuse_unwritable,
 )
 from umpteen.errors import ParamError
+from umpteen.params import check_choice
 from umpteen.printing import counted, format_json
 
 
@@ -82,7 +84,7 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Of a table: also the three strongest words for each label; slow.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a table that is already there.")] = False,
+    overwrite: OverwriteOption = False,
     escape_formulas: Annotated[
         bool,
         typer.Option(
@@ -122,17 +124,24 @@ def command(
 
     umpteen predict eurlex.model test.txt.xz --top-k 5 --output labels.jsonl
     """
+    from umpteen.labelling.answers import LAYOUTS
     from umpteen.storage.remote import open_model
     from umpteen.tagger import Tagger, load
 
     where = choose_engine(engine, threads, address=address, cpus_per_worker=cpus_per_worker)
     if parts is not None and engine != "ray":
         raise ParamError(f"--parts needs --engine ray, but the engine is {engine}")
+    if layout is not None:
+        check_choice("--labels", layout, LAYOUTS)
+    limits = _limits(top_k, threshold)
+    tables = TableOptions(format, text_field, None, None, None, encoding, csv_delimiter, csv_quote)
+    tables.fields()  # checks them
+    refuse_unwritable(output, inputs=[input], overwrite=overwrite)
     opened = open_model(model)
     loaded = load(opened)
     trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
     concepts = loaded.concepts_ if isinstance(loaded, Tagger) else None
-    limits = _limits(top_k, threshold)
+    trained.check_limits(*limits)
     how: dict[str, Any] = {
         "top_k": limits[0],
         "threshold": limits[1],
@@ -140,17 +149,17 @@ def command(
         "include": find_labels(trained, include, "--include", concepts),
         "threads": threads,
     }
-    tables = TableOptions(format, text_field, None, None, None, encoding, csv_delimiter, csv_quote)
     as_table = isinstance(loaded, Tagger) and loaded.features_ is not None and _is_table(output)
     if not as_table:
-        given: dict[str, Any] = {"labels": layout, "explain": explain, "overwrite": overwrite}
+        given: dict[str, Any] = {"labels": layout, "explain": explain}
         given |= {"escape-formulas": escape_formulas, "language": language}
         for option, value in given.items():
             if value:
                 raise ParamError(f"--{option} is for tables of texts, but {output} is none")
         if isinstance(loaded, Tagger):
             _refuse_other_names(output)
-        refuse_unwritable(output, inputs=[input])
+        else:
+            tables.refuse_for_numbers()
     with where.hold(model, parts) if parts is not None else nullcontext(where) as scorer:  # type: ignore[attr-defined]
         how["engine"] = scorer
         if as_table:
@@ -199,10 +208,9 @@ def _refuse_other_names(output: str) -> None:
 def _label_table(
     tagger: Any, input: Path, output: str, tables: TableOptions, version: str, how: dict[str, Any]
 ) -> None:
-    from umpteen.labelling.files import Interrupted, label_file, refuse_target
+    from umpteen.labelling.files import Interrupted, label_file
 
     fields = tables.fields(tagger.fields_).unlabelled()
-    refuse_target(input, output, how["overwrite"], "replace it with --overwrite")
     table = tables.open(input, fields)
     print_text(f"table      {input}: {describe_reading(table, fields)}", err=True)
     started = time.perf_counter()

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from umpteen.cli.options import ModelArgument, print_text
+from umpteen.cli.options import ModelArgument, OverwriteOption, print_text
+from umpteen.cli.training import replacing
 
 
 def command(
     model: ModelArgument,
     delta: Annotated[float, typer.Option("--delta", help="Drop weights whose absolute value is below this.", min=0)],
-    target: Annotated[
-        Path, typer.Option("--model", metavar="DIR2", help="Where the smaller model goes; must not exist.")
-    ],
+    target: Annotated[Path, typer.Option("--model", metavar="DIR2", help="Where the smaller model goes.")],
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Make a smaller model without training it again.
 
@@ -30,9 +30,10 @@ def command(
     from umpteen.trained.loading import load_model
 
     whole = load_model(model)
-    smaller = whole.pruned(delta, target)
+    with replacing(target, overwrite) as place:
+        smaller = whole.pruned(delta, place)
+        weights = [pruned.scorer.describe()["weights"] for pruned in (whole, smaller)]
     sizes = [ModelReader(path).n_bytes() for path in (model, target)]
-    weights = [pruned.scorer.describe()["weights"] for pruned in (whole, smaller)]
     for name, path, n_bytes, nnz in zip(("before", "after"), (model, target), sizes, weights, strict=True):
         print_text(f"{name:10} {path} ({format_bytes(n_bytes)}, {nnz:,} weights)")
     if weights[0] == weights[1]:

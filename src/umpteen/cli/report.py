@@ -27,6 +27,7 @@ from umpteen.cli.options import (
     LabelsOption,
     ModelArgument,
     OneBasedOption,
+    OverwriteOption,
     PropensityAOption,
     PropensityBOption,
     ThreadsOption,
@@ -56,6 +57,7 @@ def command(
     k: KOption = DEFAULT_K,
     threshold: ThresholdOption = None,
     per_label: PerLabelOption = None,
+    overwrite: OverwriteOption = False,
     a: PropensityAOption = PROPENSITY_A,
     b: PropensityBOption = PROPENSITY_B,
     threads: ThreadsOption = None,
@@ -79,12 +81,13 @@ def command(
     from umpteen.data.files import write_bytes
     from umpteen.reporting.page import labels_csv, render
 
-    refuse_unwritable(output, per_label, inputs=[test])
+    refuse_unwritable(output, per_label, inputs=[test], overwrite=overwrite)
     tables = TableOptions(
         format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter, csv_quote
     )
     numbers = {"format": format, "labels": labels, "one_based": one_based, "threads": threads}
     how = {"k": parse_cuts(k), "threshold": parse_number(threshold), "threads": threads, "A": a, "B": b}
+    tables.fields()  # checks them
     found = examine(model, test, tables, numbers, how, ids=True)
     facts = [
         f"The model {model}, trained by {found.model.method} on {found.model.train_counts.n_rows:,} rows, has "
@@ -114,10 +117,12 @@ def examine(
     from umpteen.tagger import Tagger, load
 
     loaded = load(model)
+    trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
+    trained.check_limits(None, how["threshold"])  # before the long work, not after it
     if isinstance(loaded, Tagger) and loaded.features_ is not None:
         corpus = read_judged(test, tables, loaded.fields_, ids=ids, err=err)
         return examine_texts(loaded, corpus.texts, corpus.labels, corpus.ids, **how)
-    trained = loaded.fitted() if isinstance(loaded, Tagger) else loaded
+    tables.refuse_for_numbers()
     data = read_for_model(trained, test, **numbers)
     return examine_rows(trained, data.X, data.Y, **how)
 

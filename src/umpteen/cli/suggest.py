@@ -14,6 +14,7 @@ from umpteen.cli.options import (
     LanguageOption,
     MinKnownOption,
     ModelArgument,
+    OverwriteOption,
     ThresholdOption,
     parse_number,
     print_text,
@@ -43,6 +44,7 @@ def command(
     json: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output.")
     ] = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Tag a text with a model that was trained on texts.
 
@@ -59,8 +61,10 @@ def command(
             f"TEXT must be a text, but is the name of a file; umpteen predict {model} {text} --output FILE tags its "
             f"rows, umpteen suggest {model} - < {text} all of it as one text"
         )
-    refuse_unwritable(html, json)
+    refuse_unwritable(html, json, overwrite=overwrite)
     tagger = Tagger.load(model)
+    limits = parse_number(top_k), parse_number(threshold)
+    tagger.fitted().check_limits(*limits)
     if text == "-":
         text = sys.stdin.read()
     rows = tagger.vectorize([text])
@@ -71,7 +75,7 @@ def command(
         find_labels(trained, given, option, concepts)
         for given, option in ((exclude, "--exclude"), (include, "--include"))
     ]
-    labels, values = tagger.rank_rows(rows, parse_number(top_k), parse_number(threshold), *some, min_known=min_known)
+    labels, values = tagger.rank_rows(rows, *limits, *some, min_known=min_known)
     found = tagger.name_labels(labels, values, language)[0]
     ids = [label for label in labels[0].tolist() if label >= 0]
     explanations = [tagger.explain_row(text, rows.X, label) for label in ids] if explain or html is not None else []

@@ -41,6 +41,7 @@ from umpteen.cli.options import (
     LabelsOption,
     ModelOption,
     OneBasedOption,
+    OverwriteOption,
     ResumeOption,
     ThreadsOption,
     WriteOption,
@@ -51,9 +52,11 @@ from umpteen.cli.options import (
     print_text,
     read_alike,
     read_data,
+    refuse_missing,
 )
 from umpteen.cli.training import describe_data_read, describe_next, describe_work, replacing, writing
 from umpteen.errors import ParamError
+from umpteen.params import check_choice
 
 if TYPE_CHECKING:
     from umpteen.evaluation.metrics import Metrics
@@ -96,9 +99,7 @@ def command(
     write: WriteOption = None,
     keep_going: KeepGoingOption = False,
     resume: ResumeOption = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a finished model, once the new one is complete.")
-    ] = False,
+    overwrite: OverwriteOption = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -195,6 +196,8 @@ def command(
     """
     from umpteen.choosing.budget import parse_budget
     from umpteen.choosing.choice import AUTO
+    from umpteen.methods.held_out import check_calibration
+    from umpteen.methods.training import check_keep_rows
     from umpteen.tagging.channels import LEXICAL
 
     where = choose_engine(
@@ -218,32 +221,38 @@ def command(
         raise ParamError(f"--method {LEXICAL} is for texts, not for files of numbers")
     if channels is not None and vocabulary is None:
         raise ParamError(f"--channels {channels} goes with --vocabulary, but there is none")
+    how = ("auto" if texts else 0) if calibration is None else parse_number(calibration)
+    check_calibration(how)
+    tables = TableOptions(
+        format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter, csv_quote
+    )
+    if texts:
+        refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
+        tables.fields()  # checks them
+    else:
+        tables.refuse_for_numbers()
+    refuse_missing(train, labels, label_names, valid, valid_labels, vocabulary)
     if language is not None and vocabulary is None:
         raise ParamError(f"--language {language} goes with --vocabulary, but there is none")
     with nullcontext(model) if dry_run else replacing(model, overwrite) as place:
         if texts:
-            refuse_for_texts(label_names=label_names, labels=labels, one_based=one_based, valid_labels=valid_labels)
-            tables = TableOptions(
-                format, text_field, label_field, label_delimiter, id_field, encoding, csv_delimiter, csv_quote
-            )
-            how = "auto" if calibration is None else parse_number(calibration)
-            tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune).set_params(
-                keep_rows=keep_rows,
-                vocabulary=_read_vocabulary(vocabulary, language),
-                channels=None if channels is None else [name.strip() for name in channels.split(",")],
-            )
+            tagger = _make_tagger(estimator, threads, features or [], how, seed, budget, tune)
             if method == LEXICAL:
                 tagger.set_params(method=LEXICAL)
+            names = None if channels is None else [name.strip() for name in channels.split(",")]
+            tagger.set_params(keep_rows=keep_rows, channels=names, vocabulary=vocabulary).check()
+            tagger.set_params(vocabulary=_read_vocabulary(vocabulary, language))
             if separate_fields:
                 tagger.features = _separate(tagger.features, tables, threads)
             metrics = _train_on_texts(train, tagger, place, valid, tables, resume, threads, where, dry_run)
         else:
             if vocabulary is not None:
                 raise ParamError("--vocabulary is for texts, not for files of numbers")
+            if estimator is not None:
+                check_keep_rows(estimator, keep_rows)
             options: dict[str, Any] = {"format": format, "one_based": one_based, "threads": threads}
             files = _Files(train, labels, label_names, valid, valid_labels, options)
             settings_of_auto = {"budget": budget, "seed": seed or 0, "tune": tune}
-            how = parse_number(calibration) or 0
             training = {"resume": resume, "keep_rows": keep_rows, "calibration": how, "progress": True}
             metrics = _train_on_numbers(files, estimator, place, settings_of_auto, training, where, dry_run)
     if dry_run:
@@ -282,7 +291,7 @@ def _train_on_numbers(
     """Trains a model, and judges it if there are data for that."""
     from umpteen.cli.evaluate import evaluate_model
     from umpteen.data.files import read_names
-    from umpteen.methods.held_out import check_calibration, draw_held_out, first_fold
+    from umpteen.methods.held_out import draw_held_out, first_fold
 
     threads, calibration = files.options["threads"], training["calibration"]
     started = time.perf_counter()
@@ -293,7 +302,6 @@ def _train_on_numbers(
     held_out = None
     if files.valid is not None:  # before the long work, not after it
         held_out = read_alike(files.valid, data.n_features, data.n_labels, labels=files.valid_labels, **files.options)
-    check_calibration(calibration)
     if estimator is not None:
         if dry_run:
             return None
@@ -335,8 +343,7 @@ def _make_method(name: str, preset: str, settings: list[str], seed: int | None) 
     params = parse_settings(settings)
     if seed is not None:
         params["seed"] = seed
-    if preset not in PRESETS:
-        raise ParamError(f"--preset must be one of {', '.join(PRESETS)}, but is {preset!r}")
+    check_choice("--preset", preset, PRESETS)
     cls.check_param_names(params)
     for compute in ("threads", "engine"):
         if compute in params:

@@ -54,7 +54,7 @@ def describe_method(estimator: Any) -> str:
 def describe_next(model: Path, train: Path, test: Path | None, *, texts: bool) -> None:
     """Prints commands one may want next, ready to be copied."""
     shown, data = shlex.quote(str(model)), shlex.quote(str(test)) if test is not None else "TEST"
-    lines = [f"umpteen evaluate {shown} {data}"]
+    judge = [f"umpteen evaluate {shown} {data}", f"umpteen report {shown} {data} --output report.html"]
     if texts:
         suffix = next(
             (path.suffix for path in (test, train) if path and path.suffix in (".csv", ".tsv", ".xlsx", ".jsonl")),
@@ -62,14 +62,30 @@ def describe_next(model: Path, train: Path, test: Path | None, *, texts: bool) -
         )
         lines = [
             f'umpteen suggest {shown} "a text to tag"',
-            f"umpteen predict {shown} INPUT{suffix} --output labelled{suffix}",
-            *lines,
+            f"umpteen predict {shown} {data if test is not None else f'INPUT{suffix}'} --output labelled{suffix}",
+            *judge,
             f"umpteen serve {shown}",
         ]
     else:
-        lines.append(f"umpteen predict {shown} {data} --output labels.jsonl")
+        lines = [*judge, f"umpteen predict {shown} {data} --output labels.jsonl"]
     for i, line in enumerate(lines):
         print_text(f"{'next' if i == 0 else '':10} {line}")
+
+
+def refuse_model(target: Path | None, overwrite: bool, advice: str = "") -> None:
+    """Raises before the long work if a place for a model is taken."""
+    from umpteen.storage.steady import MANIFEST
+
+    if target is None or not target.exists():
+        return
+    if target.is_file():
+        raise DataError(f"{target}: a model must be a directory, but this is a file")
+    if not (target / MANIFEST).exists():
+        raise DataError(f"{target}: already exists and is no model; choose another place{advice}")
+    if not overwrite:
+        raise ModelExistsError(
+            f"{target}: already exists; choose another place{advice}, or replace it with --overwrite"
+        )
 
 
 @contextlib.contextmanager
@@ -90,7 +106,7 @@ def replacing(model: Path, overwrite: bool) -> Iterator[Path]:
     except ModelExistsError:
         if not overwrite:
             raise ModelExistsError(
-                f"{model}: a finished model is already there; choose another directory, or --overwrite it"
+                f"{model}: a finished model is already there; choose another place, or replace it with --overwrite"
             ) from None
         beside = model.with_name(f"{model.name}.new")
         refuse_finished(beside)

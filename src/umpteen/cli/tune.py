@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,7 @@ from umpteen.cli.options import (
     FormatOption,
     LabelsOption,
     OneBasedOption,
+    OverwriteOption,
     ThreadsOption,
     parse_settings,
     print_text,
@@ -36,7 +38,7 @@ from umpteen.cli.options import (
     refuse_unwritable,
     write_json,
 )
-from umpteen.cli.training import writing
+from umpteen.cli.training import replacing, writing
 
 if TYPE_CHECKING:
     from umpteen.tuning import Tuning
@@ -70,6 +72,7 @@ def command(
         str | None,
         typer.Option("--json", metavar="FILE", help="Also write all trials as JSON; - is standard output."),
     ] = None,
+    overwrite: OverwriteOption = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the split and of the search.", min=0)] = default_of(
         "umpteen.tuning:tune", "seed"
     ),
@@ -88,59 +91,77 @@ def command(
     """Find good settings for a method by trying them on held-out training rows. Without --method one is chosen first.
 
     Bad trials are stopped early. All trials are kept in a journal: after an interruption, or to try more, run the
-    same command again. The first trial uses the defaults.
+    same command again, with --overwrite if it has written a file. The first trial uses the defaults.
 
     umpteen tune train.txt.xz --method fastxml --trials 40 --metric PSP@5 --model tuned.model
     """
-    from umpteen.choosing.auto import choose_method
     from umpteen.choosing.choice import AUTO
     from umpteen.errors import ParamError
-    from umpteen.storage.store import refuse_finished
+    from umpteen.tuning import check_tuning
+
+    refuse_unwritable(json, inputs=[train], overwrite=overwrite)
+    refuse_unwritable(journal, inputs=[train], overwrite=True)  # which is continued
+    fixed = parse_settings(settings or [])
+    check_tuning(method if method != AUTO else "dismec", trials, metric, heldout, fixed if method != AUTO else {})
+    if method == AUTO and settings:
+        raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
+    how: dict[str, Any] = {
+        "trials": trials, "metric": metric, "heldout": heldout, "seed": seed, "journal": journal, "fixed": fixed,
+    }  # fmt: skip
+    tables = TableOptions(format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote)
+    numbers = {"labels": labels, "one_based": one_based}
+    with nullcontext() if model is None else replacing(model, overwrite) as place:
+        _tune(train, method, tables, fields_of, numbers, how, threads, json, place)
+
+
+def _tune(
+    train: Path,
+    method: str,
+    tables: TableOptions,
+    fields_of: Path | None,
+    numbers: dict[str, Any],
+    how: dict[str, Any],
+    threads: int | None,
+    json: str | None,
+    place: Path | None,
+) -> None:
+    """Tunes on a file of any kind and, where there is a place for it, trains a model."""
+    from umpteen.choosing.auto import choose_method
+    from umpteen.choosing.choice import AUTO
     from umpteen.tagger import Tagger
     from umpteen.tuning import tune
 
-    refuse_unwritable(json, journal, inputs=[train])
-    fixed = parse_settings(settings or [])
-    if model is not None:
-        refuse_finished(model)  # before the long work, not after it
-    if method == AUTO and settings:
-        raise ParamError(f"--set {settings[0]} goes with a method that --method names, but the method is {AUTO}")
     tagger = features = fields = None
-    if is_corpus(train, format):
-        refuse_for_texts(labels=labels, one_based=one_based)
-        tables = TableOptions(
-            format, text_field, label_field, label_delimiter, None, encoding, csv_delimiter, csv_quote
-        )
+    if is_corpus(train, tables.format):
+        refuse_for_texts(**numbers)
         corpus = read_texts(train, tables, known_fields(fields_of), err=json == "-")
         fields = corpus.fields
         tagger = Tagger(method)
         features, data = tagger.prepare(corpus.texts, corpus.labels)
     else:
-        data = read_data(train, format=format, labels=labels, one_based=one_based, threads=threads)
+        tables.refuse_for_numbers()
+        data = read_data(train, format=tables.format, threads=threads, **numbers)
     if method == AUTO:
-        choice = choose_method(data.X, data.Y, threads=threads, seed=seed)
+        choice = choose_method(data.X, data.Y, threads=threads, seed=how["seed"])
         print_text(str(choice), err=json == "-")
         method = choice.method.name
     try:
-        found = tune(
-            method, data.X, data.Y, trials=trials, metric=metric, heldout=heldout, seed=seed, journal=journal,
-            threads=threads, fixed=fixed, progress=True,
-        )  # fmt: skip
+        found = tune(method, data.X, data.Y, threads=threads, progress=True, **how)
     except KeyboardInterrupt:
-        print_text(f"interrupted; finished trials are kept in {journal}: run the same command again", err=True)
+        print_text(f"interrupted; finished trials are kept in {how['journal']}: run the same command again", err=True)
         raise typer.Exit(130) from None
     if json != "-":
         print_text(describe(found))
     if json is not None:
         write_json(json, found.as_dict())
-    if model is None:
+    if place is None:
         return
     estimator: Any = found.make(threads=threads)
-    with writing(model, "run the same command again"):
+    with writing(place, "run the same command again"):
         if tagger is not None:
-            tagger.set_params(method=estimator).train(features, data, model, progress=True, fields=fields)
+            tagger.set_params(method=estimator).train(features, data, place, progress=True, fields=fields)
         else:
-            estimator.fit(data.X, data.Y, model, label_names=data.label_names, progress=True)
+            estimator.fit(data.X, data.Y, place, label_names=data.label_names, progress=True)
 
 
 def describe(found: Tuning) -> str:

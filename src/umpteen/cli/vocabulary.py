@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umpteen.cli.options import ModelArgument, print_text
-from umpteen.errors import ModelExistsError, ParamError
+from umpteen.cli.options import ModelArgument, OverwriteOption, print_text, refuse_unwritable
+from umpteen.cli.training import refuse_model
+from umpteen.errors import ParamError
 from umpteen.printing import printable
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def update(
         Path | None,
         typer.Option("--model", metavar="DIR2", help="Where the new model goes; without it, in place of MODEL."),
     ] = None,
+    overwrite: OverwriteOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Show every name, not the first ten of each kind.")] = False,
 ) -> None:
@@ -53,9 +55,10 @@ def update(
     from umpteen.learning import update_vocabulary
     from umpteen.tagger import Tagger
 
-    if target is not None and target.exists():
-        raise ModelExistsError(f"{target}: already exists; choose another place, or leave out --model")
-    change = Tagger.load(model).update_vocabulary(new) if dry_run else update_vocabulary(model, new, target)
+    refuse_model(target, overwrite, ", or leave out --model")
+    change = (
+        Tagger.load(model).update_vocabulary(new) if dry_run else update_vocabulary(model, new, target, overwrite)
+    )
     most = None if show_all else _SHOWN
     print_text(f"concepts   {change.n_after:,} in use, before {change.n_before:,}")
     for name in ("added", "removed", "deprecated"):
@@ -96,6 +99,7 @@ def search(
 def export(
     place: PlaceArgument,
     output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="A .ttl, .nt, .csv, .tsv or .txt file.")],
+    overwrite: OverwriteOption = False,
     language: LanguageOption = None,
 ) -> None:
     """Write the vocabulary of a model as a file: SKOS (.ttl, .nt), Annif's .csv or .tsv, or a list (.txt).
@@ -104,6 +108,7 @@ def export(
     """
     from umpteen.vocabulary.writing import write_vocabulary
 
+    refuse_unwritable(output, inputs=[place], overwrite=overwrite)
     found = _open(place, language)
     write_vocabulary(found, output)
     print_text(f"vocabulary {output}: {len(found):,} concepts, {found.n_terms:,} terms")

@@ -22,6 +22,7 @@ from umpteen.data.files import cache_folder
 from umpteen.errors import ParamError
 from umpteen.extensions import PEERS_GROUP, Registry
 from umpteen.methods import METHODS, method_class
+from umpteen.params import check_choice
 
 #: The program that times and sizes are compared with, unless another is chosen.
 BASELINE = "omikuji"
@@ -121,8 +122,7 @@ def peers_root() -> Path:
 
 def peer_class(peer: str) -> type[Program]:
     """A peer's adapter, by name."""
-    if peer not in PEERS:
-        raise ParamError(f"peer must be one of {', '.join(PEERS)}, but is {peer!r}")
+    check_choice("peer", peer, PEERS)
     try:
         cls = PEERS.load(peer)
     except ParamError as error:

@@ -13,6 +13,7 @@ from umpteen.data.svmlight import read_svmlight
 from umpteen.data.xc_text import read_xc, read_xc_features
 from umpteen.errors import DataError, ParamError
 from umpteen.extensions import READERS_GROUP, declared, load_declared
+from umpteen.nearest import did_you_mean
 
 FORMATS = ("xc", "svmlight", "npz", "npy")
 #: Those of other spreadsheets, which are not read.
@@ -61,7 +62,13 @@ def read(path: PathLike, *, format: str | None = None, **options: Any) -> Datase
     others = declared(READERS_GROUP)
     if format in others:
         return check_dataset(load_declared(READERS_GROUP, format)(path), format)  # options are of our own formats
-    raise ParamError(f"format must be one of {', '.join((*FORMATS, *others))}, but is {format!r}")
+    hint = did_you_mean(format, known_formats())
+    raise ParamError(f"format must be one of {', '.join(known_formats())}, but is {format!r}{hint}")
+
+
+def known_formats() -> tuple[str, ...]:
+    """The formats of files of numbers, those of other packages too."""
+    return (*FORMATS, *declared(READERS_GROUP))
 
 
 def check_dataset(data: Any, format: str) -> Dataset:

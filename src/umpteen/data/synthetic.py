@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from umpteen.data.dataset import Dataset
 from umpteen.data.matrix import INT32_MAX, Csr, make_csr
 from umpteen.errors import ParamError
+from umpteen.nearest import did_you_mean
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -470,7 +471,9 @@ def _choose_sizes(
     else:
         shape = SHAPES.get(str(like).lower())
         if shape is None:
-            raise ParamError(f"like must be one of {', '.join(SHAPES)}, but is {like!r}")
+            raise ParamError(
+                f"like must be one of {', '.join(SHAPES)}, but is {like!r}{did_you_mean(str(like), SHAPES)}"
+            )
         n_table_rows = shape.n_train if part == "train" else shape.n_test
         for name, size in zip(given, (n_table_rows, shape.n_features, shape.n_labels), strict=True):
             if given[name] is None:

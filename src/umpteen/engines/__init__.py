@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from umpteen.engines.base import Engine
 from umpteen.errors import ParamError
+from umpteen.nearest import did_you_mean
 
 ENGINES = ("local", "ray")
 
@@ -20,4 +21,6 @@ def make_engine(engine: str | Engine, threads: int | None) -> Engine:
         from umpteen.engines.ray import RayEngine
 
         return RayEngine(threads=threads)
-    raise ParamError(f"engine must be one of {', '.join(ENGINES)}, but is {engine!r}")
+    raise ParamError(
+        f"engine must be one of {', '.join(ENGINES)}, but is {engine!r}{did_you_mean(str(engine), ENGINES)}"
+    )

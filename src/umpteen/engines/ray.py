@@ -38,7 +38,7 @@ from umpteen.errors import MissingExtraError, ParamError
 from umpteen.memory import format_bytes
 from umpteen.models.partial import Divisible, Merger, RankingMerger, share_out, take_part
 from umpteen.models.scorer import Ranking, Scorer
-from umpteen.params import check_count, check_flag
+from umpteen.params import check_choice, check_count, check_flag
 
 WRITERS = ("driver", "workers")
 
@@ -84,8 +84,7 @@ class RayEngine(Engine):
     ) -> None:
         if importlib.util.find_spec("ray") is None:
             raise MissingExtraError("engine='ray' needs Ray. Install it with: pip install 'umpteen[ray]'")
-        if write not in WRITERS:
-            raise ParamError(f"write must be one of {', '.join(WRITERS)}, but is {write!r}")
+        check_choice("write", write, WRITERS)
         self.address = address
         self.cpus = None if cpus is None else check_count("cpus", cpus, high=4096)
         self.write = write

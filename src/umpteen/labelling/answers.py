@@ -16,7 +16,8 @@ from itertools import chain
 from typing import Any
 
 from umpteen.data.tables.fields import show
-from umpteen.errors import DataError, ParamError
+from umpteen.errors import DataError
+from umpteen.params import check_choice
 from umpteen.printing import format_json
 
 LAYOUTS = ("wide", "list", "long")
@@ -64,8 +65,7 @@ class Answers:
         taken: Sequence[str] = (),
         facts: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        if layout not in LAYOUTS:
-            raise ParamError(f"labels must be one of {', '.join(LAYOUTS)}, but is {layout!r}")
+        check_choice("labels", layout, LAYOUTS)
         self.layout, self.width, self.explain = layout, width, explain
         self._escape = escape_formulas
         self._names, self._cells = _Seen(names, escape=escape_formulas and layout != "list"), cells

@@ -146,7 +146,7 @@ def refuse_target(
     source: PathLike, target: PathLike, overwrite: bool, advice: str = "pass overwrite=True to replace it"
 ) -> None:
     """Raises if the target is there, or is the source."""
-    if str(target) == STANDARD_INPUT or not Path(target).exists():
+    if str(target) == STANDARD_INPUT or not Path(target).is_file():  # nothing there, or a pipe
         return
     if str(source) != STANDARD_INPUT and Path(source).exists() and Path(target).samefile(source):
         raise DataError(f"{target}: the output must be another file than the input")

@@ -28,6 +28,7 @@ from umpteen.methods.row_costs import weigh_rows
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel
 from umpteen.models.scorer import Scorer
+from umpteen.params import check_choice
 from umpteen.progress import Listener
 from umpteen.storage.store import Part
 from umpteen.trained.header import explain_newer
@@ -116,8 +117,7 @@ class Method(Estimator):
     @classmethod
     def make(cls, preset: str = "default", **params: Any) -> Self:
         """The method with the settings of a preset, "default" or "paper", and with `params` instead of some."""
-        if preset not in PRESETS:
-            raise ParamError(f"preset must be one of {', '.join(PRESETS)}, but is {preset!r}")
+        check_choice("preset", preset, PRESETS)
         settings = cls.__dict__.get("paper_settings") if preset == "paper" else {}
         if settings is None:
             raise ParamError(f"{cls.name} has no preset 'paper'; only {', '.join(_with_papers())} have")

@@ -33,7 +33,7 @@ from umpteen.methods.dual import DualOneVsRest, bound_dual_memory, solve_dual
 from umpteen.methods.label_tree import LabelTree
 from umpteen.methods.one_vs_rest import PANEL_LABELS, LabelWeights, count_weights_bound
 from umpteen.methods.training_data import TrainingData
-from umpteen.params import check_count, check_flag, check_number
+from umpteen.params import check_choice, check_count, check_flag, check_number
 from umpteen.progress import Listener
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
@@ -161,15 +161,13 @@ class DiSMEC(DualOneVsRest):
 
     def validate(self) -> None:
         super().validate()
-        if self.loss not in LOSSES:
-            raise ParamError(f"loss must be one of {', '.join(LOSSES)}, but is {self.loss!r}")
+        check_choice("loss", self.loss, LOSSES)
         for name in ("C", "eps"):
             check_number(name, getattr(self, name), 0, above=True)
         self._check_positive_weight()
         check_number("prune", self.prune, 0)
         for name, allowed in (("penalty", ("l2", "l1")), ("solver", ("auto", "newton", "dual"))):
-            if getattr(self, name) not in allowed:
-                raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), allowed)
         if self.loss == "logistic" and self.penalty == "l1":
             raise ParamError("loss 'logistic' needs penalty 'l2', but penalty is 'l1'")
         if self.solver == "dual" and (self.loss, self.penalty) != ("squared_hinge", "l2"):

@@ -26,14 +26,14 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, as_csr, fingerprint, fingerprint_array, offsets
 from umpteen.data.propensity import count_labels
 from umpteen.engines.base import Engine, Parallelism, Resources, Task
-from umpteen.errors import DataError, ParamError
+from umpteen.errors import DataError
 from umpteen.memory import Estimate, check_fits
 from umpteen.methods.base import Method
 from umpteen.methods.row_costs import weigh_rows
 from umpteen.methods.training import train_shards
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.forest import ForestModel, Tree, leaf_depths
-from umpteen.params import check_count, check_flag, check_number
+from umpteen.params import check_choice, check_count, check_flag, check_number
 from umpteen.progress import Listener, listening
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
@@ -156,8 +156,7 @@ class FastXML(Method):
             check_number(name, getattr(self, name), 0, above=True)
         check_flag("balance_sides", self.balance_sides)
         self.preprocessing()  # checks its own parameters
-        if self.split_loss not in SPLIT_LOSSES:
-            raise ParamError(f"split_loss must be one of {', '.join(SPLIT_LOSSES)}, but is {self.split_loss!r}")
+        check_choice("split_loss", self.split_loss, SPLIT_LOSSES)
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)
 

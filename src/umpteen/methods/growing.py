@@ -20,6 +20,7 @@ from umpteen.methods.negatives import KINDS, Background, Negatives, gather_negat
 from umpteen.methods.training import Target, check_training, train_tasks
 from umpteen.methods.trust import find_trust
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, LinearModel, LinearShard
+from umpteen.params import check_choice
 from umpteen.storage.names import Names
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part, fingerprint_parts
@@ -41,8 +42,7 @@ def train_new_labels(
     target: Target,
 ) -> TrainedModel:
     """A model with the new labels after the old ones; see `OneVsRest.add_labels`."""
-    if negatives not in KINDS:
-        raise ParamError(f"negatives must be one of {', '.join(KINDS)}, but is {negatives!r}")
+    check_choice("negatives", negatives, KINDS)
     if negatives == "kept" and KEPT_ROWS not in model.parts:
         raise ParamError('negatives="kept" needs a model that keeps training rows; train it with keep_rows=1000')
     X, Y = as_csr(X, "X", model.n_features), as_csr(Y_new, "Y_new", values=False)

@@ -25,13 +25,12 @@ from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
 from umpteen.data.preprocessing import Preprocessing
 from umpteen.engines.base import Engine, Resources, Task
-from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.base import Method
 from umpteen.methods.one_vs_rest import PANEL_LABELS, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.label_tree import LabelTreeModel, TreePart
-from umpteen.params import check_count, check_number
+from umpteen.params import check_choice, check_count, check_number
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
@@ -161,8 +160,7 @@ class LabelTree(Method):
         check_count("branching", self.branching, low=2, high=MAX_CHILDREN)
         check_count("max_leaf", self.max_leaf, high=MAX_CHILDREN)
         check_count("seed", self.seed, low=0)
-        if self.clustering not in CLUSTERINGS:
-            raise ParamError(f"clustering must be one of {', '.join(CLUSTERINGS)}, but is {self.clustering!r}")
+        check_choice("clustering", self.clustering, CLUSTERINGS)
         for name in ("C", "eps"):
             check_number(name, getattr(self, name), 0, above=True)
         check_number("prune", self.prune, 0)

@@ -22,7 +22,7 @@ from umpteen.methods.training import Target
 from umpteen.methods.training_data import TrainingData
 from umpteen.methods.trust import draw_to_rest
 from umpteen.models.linear import MAX_LABELS_PER_SHARD, WEIGHT_TYPES, LinearModel, LinearShard
-from umpteen.params import check_count
+from umpteen.params import check_choice, check_count
 from umpteen.progress import Listener
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
@@ -55,8 +55,7 @@ class LabelBlocks(Method):
     labels_per_shard: int | None
 
     def validate(self) -> None:
-        if self.weight_type not in WEIGHT_TYPES:
-            raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {self.weight_type!r}")
+        check_choice("weight_type", self.weight_type, WEIGHT_TYPES)
         if self.labels_per_shard is not None:
             check_count("labels_per_shard", self.labels_per_shard, high=MAX_LABELS_PER_SHARD)
         self.preprocessing()  # checks its own parameters

@@ -48,7 +48,7 @@ from umpteen.memory import Estimate
 from umpteen.methods.one_vs_rest import LabelBlocks, LabelWeights, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel, LinearShard
-from umpteen.params import check_count, check_flag, check_number
+from umpteen.params import check_choice, check_count, check_flag, check_number
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
@@ -266,8 +266,7 @@ class PDSparse(LabelBlocks):
         check_count("seed", self.seed, low=0)
         check_flag("average", self.average)
         check_flag("refit", self.refit)
-        if self.search not in ("exact", "sampled"):
-            raise ParamError(f"search must be one of exact, sampled, but is {self.search!r}")
+        check_choice("search", self.search, ("exact", "sampled"))
         if not isinstance(self.post_solve, bool) and self.post_solve != "auto":
             raise ParamError(f'post_solve must be true, false or "auto", but is {self.post_solve!r}')
 

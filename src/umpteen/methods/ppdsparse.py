@@ -38,7 +38,7 @@ from umpteen.methods.dual import DualOneVsRest, bound_dual_memory, solve_dual
 from umpteen.methods.one_vs_rest import LabelWeights, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel, LinearShard
-from umpteen.params import check_count, check_number
+from umpteen.params import check_choice, check_count, check_number
 from umpteen.threads import resolve_threads
 
 #: What "auto" chooses from, in this order: each solution is the start of the next.
@@ -176,8 +176,7 @@ class PPDSparse(DualOneVsRest):
             else:
                 check_number(name, value, 0, above=above)
         for name, allowed in (("loss", ("squared_hinge", "hinge")), ("search", ("exact", "sampled"))):
-            if getattr(self, name) not in allowed:
-                raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), allowed)
         check_number("eps", self.eps, 0, above=True)
         for name in ("prune", "cutoff"):
             check_number(name, getattr(self, name), 0)

@@ -31,7 +31,7 @@ from umpteen.methods.base import CountsRowsOnce
 from umpteen.methods.embed import STARTS, Pairs, fit_rcg, fit_ridge, fit_sparse, fit_svp, start
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.embedding import INDEXES, MAX_KNN, SIMILARITIES, Cluster, EmbeddingModel
-from umpteen.params import check_count, check_number, inherits_parameters
+from umpteen.params import check_choice, check_count, check_number, inherits_parameters
 from umpteen.storage.saving import shard_name
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
@@ -235,8 +235,7 @@ class RXML(CountsRowsOnce):
             ("similarity", ("auto", *SIMILARITIES)),
             ("index", INDEXES),
         ):
-            if getattr(self, name) not in allowed:
-                raise ParamError(f"{name} must be one of {', '.join(allowed)}, but is {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), allowed)
         self.preprocessing()  # checks its own parameters
         if self.threads is not None:
             check_count("threads", self.threads, high=4096)

@@ -17,11 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr, offsets
-from umpteen.errors import MissingExtraError, ModelCorruptError, ParamError
+from umpteen.errors import MissingExtraError, ModelCorruptError
 from umpteen.models.explanation import Explanation, count_votes
 from umpteen.models.linear import ranges
 from umpteen.models.partial import Merger
 from umpteen.models.scorer import Ranking, Scorer, allow_labels, rank_labels, unit_scores
+from umpteen.params import check_choice
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
@@ -346,8 +347,7 @@ class EmbeddingModel(Scorer):
     def configured(self, params: Mapping[str, Any]) -> Self:
         """`index` is "exact", or "usearch" for an approximate search."""
         index = params.get("index", self.index)
-        if index not in INDEXES:
-            raise ParamError(f"index must be one of {', '.join(INDEXES)}, but is {index!r}")
+        check_choice("index", index, INDEXES)
         if index == self.index:
             return self
         return self._altered(_index=None if index == "exact" else ApproximateSearch(self))

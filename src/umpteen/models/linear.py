@@ -25,6 +25,7 @@ from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.models.explanation import Explanation
 from umpteen.models.partial import Merger, RankingMerger
 from umpteen.models.scorer import Ranking, Scorer, allow_labels, check_ranking_fits, logistic, rank_labels
+from umpteen.params import check_choice
 from umpteen.storage.store import Part
 from umpteen.threads import resolve_threads
 
@@ -60,8 +61,7 @@ class LinearShard:
         bias : n_labels
         label_ids : n_labels, rising
         """
-        if weight_type not in WEIGHT_TYPES:
-            raise ParamError(f"weight_type must be one of {', '.join(WEIGHT_TYPES)}, but is {weight_type!r}")
+        check_choice("weight_type", weight_type, WEIGHT_TYPES)
         W = sp.csc_matrix(W, dtype=np.float32, copy=True)
         W.sort_indices()
         W.eliminate_zeros()

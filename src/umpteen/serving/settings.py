@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from umpteen.errors import ParamError
-from umpteen.params import check_count, check_number
+from umpteen.params import check_choice, check_count, check_number
 from umpteen.serving.cors import Origins
 from umpteen.serving.hosts import Hosts
 from umpteen.serving.tokens import Tokens
@@ -136,8 +136,7 @@ class Settings:
             check_number(name, getattr(self, name), 0, above=True)
         check_number("watch", self.watch, 0)
         for name, choices in (("log_format", LOG_FORMATS), ("log_level", LOG_LEVELS)):
-            if getattr(self, name) not in choices:
-                raise ParamError(f"{name} must be one of {', '.join(choices)}, but is {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), choices)
         if not self.make_tokens() and self.learn:
             raise ParamError("learn needs a token or a token_file: else anyone could change the models")
         if self.learn and not self.watch:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from umpteen.errors import MissingExtraError, ParamError
+from umpteen.nearest import did_you_mean
 
 FORMS = ("stem", "lemma")
 #: Languages that can be stemmed, by their ISO code, with the name that Snowball gives them.
@@ -44,6 +45,7 @@ def check_language(language: object, form: object) -> None:
     if not isinstance(language, str) or language not in known:
         raise ParamError(
             f"language must be one of {', '.join(sorted(known))} for word_form={form!r}, but is {language!r:.100}"
+            f"{did_you_mean(str(language), known)}"
         )
 
 

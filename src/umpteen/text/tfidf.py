@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFittedError, ParamError, not_fitted
-from umpteen.params import Parameters, check_count, check_flag
+from umpteen.params import Parameters, check_choice, check_count, check_flag
 from umpteen.storage.names import Names
 from umpteen.storage.store import Part
 from umpteen.text.languages import check_language
@@ -372,10 +372,8 @@ class Tfidf(Parameters):
 
     def validate(self) -> None:
         """Raises ParamError for a parameter that breaks its rule."""
-        if not callable(self.analyzer) and self.analyzer not in ANALYZERS:
-            raise ParamError(
-                f"analyzer must be one of {', '.join(map(repr, ANALYZERS))}, or a function, but is {self.analyzer!r}"
-            )
+        if not callable(self.analyzer):
+            check_choice("analyzer", self.analyzer, ANALYZERS, ", or a function")
         n = self.ngram_range
         if not isinstance(n, (tuple, list)) or len(n) != 2:
             raise ParamError(f"ngram_range must be a pair of integers, but is {n!r}")

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from umpteen.errors import ParamError
 from umpteen.models.calibration import Calibration, count_labels_to_give
 from umpteen.models.scorer import Ranking, Scorer
-from umpteen.params import check_share
+from umpteen.nearest import did_you_mean
+from umpteen.params import check_count, check_share
 
 #: How far down a ranking to look if no number of labels is asked for: so far first, and so far at most.
 _FIRST_LABELS = 50
@@ -42,11 +43,7 @@ class Decider:
     ) -> Ranking:
         """See `TrainedModel.rank`; `predict` ranks so many labels of each row."""
         auto = top_k == "auto"
-        if isinstance(top_k, str) and not auto:
-            raise ParamError(f'top_k must be a number, "auto" or None, but is {top_k!r}')
-        if auto:
-            self.need_calibration('top_k="auto"')
-        cut = self._check_threshold(threshold)
+        cut = self.check(top_k, threshold)
         if cut is None and top_k is None:
             cut = "micro" if self.calibration is not None else _UNCALIBRATED
         if isinstance(top_k, str) or top_k is None:
@@ -69,6 +66,18 @@ class Decider:
             labels, values = labels[:, :used], values[:, :used]
         padding = -np.inf if raw else 0
         return labels.astype(np.int32, copy=False), np.where(labels >= 0, values, padding).astype(np.float32)
+
+    def check(self, top_k: int | str | None, threshold: float | str | None) -> float | str | None:
+        """Refuses limits that there cannot be, which costs nothing; returns the threshold."""
+        if top_k == "auto":
+            self.need_calibration('top_k="auto"')
+        elif isinstance(top_k, str):
+            raise ParamError(
+                f'top_k must be a number, "auto" or None, but is {top_k!r}{did_you_mean(top_k, ["auto"])}'
+            )
+        elif top_k is not None:
+            check_count("top_k", top_k)
+        return self._check_threshold(threshold)
 
     def _look_down(self, predict: Callable[[int], Ranking], cut: float | str | None) -> Ranking:
         """A ranking that is wide enough for every row's labels above a cut, if there is one."""
@@ -111,7 +120,8 @@ class Decider:
             return None
         if isinstance(threshold, str):
             if threshold not in ("micro", "macro"):
-                raise ParamError(f'threshold must be a probability, "micro" or "macro", but is {threshold!r}')
+                hint = did_you_mean(threshold, ("micro", "macro"))
+                raise ParamError(f'threshold must be a probability, "micro" or "macro", but is {threshold!r}{hint}')
             self.need_calibration(f"threshold={threshold!r}")
             return threshold
         return check_share("threshold", threshold)

@@ -497,6 +497,10 @@ class TrainedModel:
         options: dict[str, Any] = {"exclude": exclude, "include": include, "threads": threads, "engine": engine}
         return self._decider.decide(lambda width: self.predict_topk(X, width, **options), top_k, threshold, raw=raw)
 
+    def check_limits(self, top_k: int | str | None, threshold: float | str | None) -> None:
+        """Raises ParamError for what `rank` would refuse, before there are rows."""
+        self._decider.check(top_k, threshold)
+
     @property
     def _decider(self) -> Decider:
         return Decider(self.scorer, self.calibration, self.n_labels)

@@ -32,6 +32,7 @@ from umpteen.data.tables.sniffing import (
     skip_sep,
 )
 from umpteen.errors import DataError, ParamError
+from umpteen.params import check_choice
 
 FORMATS = ("jsonl", "csv", "tsv", "annif-tsv", "parquet", "excel")
 _SUFFIXES = {
@@ -67,8 +68,7 @@ def check_format(path: PathLike, format: str | None) -> str:
         format = format_of_table(path)
         if format is None:
             raise ParamError(f"{path}: its name does not show its format; format must be one of {', '.join(FORMATS)}")
-    if format not in FORMATS:
-        raise ParamError(f"format must be one of {', '.join(FORMATS)}, but is {format!r}")
+    check_choice("format", format, FORMATS)
     return format
 
 

@@ -21,10 +21,12 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from encodings.aliases import aliases
 from typing import Any
 
 from umpteen.data.files import PathLike
 from umpteen.errors import DataError, ParamError
+from umpteen.nearest import did_you_mean
 
 DELIMITERS = (",", ";", "\t", "|")
 _NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
@@ -199,8 +201,10 @@ def check_encoding(encoding: str, parameter: str) -> str:
         name = codecs.lookup(encoding).name
         "".encode(name)
     except (LookupError, TypeError, ValueError) as error:
+        hint = did_you_mean(encoding, sorted(set(aliases.values()))) if isinstance(encoding, str) else ""
         raise ParamError(
-            f"{parameter} must be an encoding such as utf-8, utf-16, cp1252 or latin-1, but is {encoding!r:.100}"
+            f"{parameter} must be an encoding such as utf-8, utf-16, cp1252 or latin-1, but is "
+            f"{encoding!r:.100}{hint}"
         ) from error
     return {"iso8859-1": "latin-1"}.get(name, name)
 

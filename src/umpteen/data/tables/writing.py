@@ -23,6 +23,7 @@ from umpteen.data.tables.columnar import DATES, date_text, import_openpyxl, impo
 from umpteen.data.tables.fields import show
 from umpteen.data.tables.sniffing import Dialect
 from umpteen.errors import DataError, ParamError
+from umpteen.nearest import did_you_mean
 from umpteen.printing import format_json
 
 #: Formats of which a beginning can be kept and continued.
@@ -71,7 +72,8 @@ def make_writer(
         return ParquetWriter(file, columns, schema)
     if format == "excel":
         return ExcelWriter(file, columns)
-    raise ParamError(f"format must be one of {', '.join(WRITABLE)}, but is {format!r}")
+    hint = did_you_mean(format, WRITABLE)
+    raise ParamError(f"format must be one of {', '.join(WRITABLE)}, but is {format!r}{hint}")
 
 
 class CsvWriter:
