@@ -99,4 +99,6 @@ def test_a_report_takes_labels_in_any_form(place, tmp_path):
     assert rows["fish"]["support"] == "20"
     assert rows["fish"]["uri"] == FISH
     run("report", place / "m", tmp_path / "t.jsonl", "--output", tmp_path / "r.html")
-    assert "were not in the training data" not in (tmp_path / "r.html").read_text()
+    shown = (tmp_path / "r.html").read_text()
+    assert "were not in the training data" not in shown
+    assert f'<a href="{FISH}">{FISH}</a>' in shown

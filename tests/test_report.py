@@ -103,6 +103,41 @@ def test_figures_are_those_of_evaluate(place):
     assert "99: wine &lt;b&gt;in" in text
 
 
+def test_every_cut_has_intervals_and_groups_of_labels(place):
+    """Also one beyond the number of labels, which is four."""
+    tagger = umpteen.load(place / "m")
+    corpus = umpteen.read_corpus(place / "test.jsonl")
+    found = examine_texts(tagger, corpus.texts, corpus.labels, k=(2, 7, 60))
+    low, high = found.intervals["P@7"]
+    assert low <= found.metrics["P@7"] <= high
+    assert set(found.metrics) <= set(found.intervals)
+    shown = render(found, "", [])
+    for name in ("P", "recall", "microF1", "coverage"):
+        for cut in (2, 7, 60):
+            assert f'<th scope="col">{name}@{cut}</th>' in shown
+
+
+def test_unknown_words_are_counted_by_rows(place, monkeypatch):
+    tagger = umpteen.load(place / "m")
+    texts = ["zebra <i> zebra wine", "zebra quark", "wine", "yak"]
+    found = examine_texts(tagger, texts, [["wine"]] * 4)
+    assert found.unknown_words == [("zebra", 2), ("quark", 1), ("yak", 1)]  # a single letter is no word
+    assert "zebra (2), quark (1), yak (1)" in render(found, "", [])
+    monkeypatch.setattr("umpteen.reporting.findings._MOST_TEXTS", 2)
+    found = examine_texts(tagger, texts, [["wine"]] * 4)
+    assert found.unknown_words == [("yak", 1), ("zebra", 1)]  # of the first row and the last
+    assert "Counted in 2 of 3 such rows." in render(found, "", [])
+
+
+def test_a_label_comes_with_three_rows_at_most(place):
+    tagger = umpteen.load(place / "m")
+    texts = [f"wine tax number {i}" for i in range(5)]
+    shown = render(examine_texts(tagger, texts, [["fish"]] * 5), "", [])
+    missed = shown.partition("<h2>Most missed")[2].partition("<h2>Most over")[0]
+    assert "fish: missed in 5 of 5 rows" in missed
+    assert [f"number {i}" in missed for i in range(5)] == [True, True, True, False, False]
+
+
 def test_the_command_and_its_csv(place):
     out = run("report", place / "m", place / "test.jsonl", "--output", place / "r.html", "--k", "1,2",
               "--per-label", place / "l.csv", "--id-field", "n")  # fmt: skip

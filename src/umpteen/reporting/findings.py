@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ from umpteen.trained.model import TrainedModel
 
 #: How far down a ranking probabilities are judged.
 _DEPTH = 50
+#: Texts whose unknown words are counted, which takes a millisecond each, and words that are shown.
+_MOST_TEXTS, _MOST_WORDS = 20_000, 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,10 @@ class Findings:
     labels : LabelTable
     unknown : array or None
         The share of words of each text that the model does not know.
+    unknown_words : list of (str, int)
+        Words that the model does not know, and in how many texts each is, most first.
+    n_looked_at : int
+        In how many of the texts that have such words these were counted.
     """
 
     model: TrainedModel
@@ -61,6 +68,8 @@ class Findings:
     intervals: dict[str, tuple[float, float]]
     labels: LabelTable
     unknown: NDArray[np.float64] | None
+    unknown_words: list[tuple[str, int]]
+    n_looked_at: int
 
     @property
     def n_known(self) -> int:
@@ -115,19 +124,36 @@ def _examine(
     given, _ = rank_rows(model, rows, None, threshold, threads=threads)
     cut = model.threshold if threshold is None else threshold
     metrics.decisions = evaluate_decisions(Y, given, cut if isinstance(cut, (int, float)) else None, threads, train)
+    wide = _pad(ranked, cuts[-1])
+    judged = score_rows(Y, wide, train, k=cuts, **constants)
+    judged |= score_discounted(Y, wide, train, k=cuts, **constants)
+    judged |= _score_more(Y, wide, given, cuts)
     ranked, probabilities = ranked[:, : min(_DEPTH, model.n_labels)], probabilities[:, : min(_DEPTH, model.n_labels)]
-    whole_cuts = [cut for cut in cuts if cut <= ranked.shape[1]] or [1]
-    judged = score_rows(Y, ranked, train, k=whole_cuts, **constants)
-    judged |= score_discounted(Y, ranked, train, k=whole_cuts, **constants)
-    judged |= _score_more(Y, ranked, given, cuts)
-    unknown = None
+    unknown, n_looked_at = None, 0
+    found: list[tuple[str, int]] = []
     if rows.words is not None:
         unknown = rows.words.unknown / np.maximum(rows.words.total, 1)
+        if tagger is not None and texts is not None and tagger.features_ is not None:
+            found, n_looked_at = _count_unknown(tagger.features_, texts, np.flatnonzero(rows.words.unknown))
     return Findings(
         model, tagger, texts, ids, rows, names, Y, given, ranked, probabilities, metrics,
-        bootstrap_intervals(judged) | bootstrap_label_intervals(Y, ranked, given, k=whole_cuts),
-        judge_labels(Y, given, ranked, probabilities), unknown,
+        bootstrap_intervals(judged) | bootstrap_label_intervals(Y, wide, given, k=cuts),
+        judge_labels(Y, given, ranked, probabilities), unknown, found, n_looked_at,
     )  # fmt: skip
+
+
+def _pad(ranked: NDArray[np.int32], width: int) -> NDArray[np.int32]:
+    """A ranking at least so wide: of a model with fewer labels, the rest is empty."""
+    missing = max(width - ranked.shape[1], 0)
+    return np.ascontiguousarray(np.pad(ranked, ((0, 0), (0, missing)), constant_values=-1))
+
+
+def _count_unknown(features: Any, texts: Sequence[str], rows: Any) -> tuple[list[tuple[str, int]], int]:
+    """The most frequent words that features do not have, and in how many of these rows they were looked for."""
+    if len(rows) > _MOST_TEXTS:  # evenly over all of them
+        rows = rows[np.linspace(0, len(rows) - 1, _MOST_TEXTS).astype(np.int64)]
+    counts = Counter(word for row in rows.tolist() for word in features.unknown_words(texts[row]))
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_MOST_WORDS], len(rows)
 
 
 def _score_more(Y: Csr, ranked: Any, given: Any, cuts: Sequence[int]) -> dict[str, RowScores]:

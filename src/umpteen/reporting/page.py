@@ -20,6 +20,7 @@ from umpteen.reporting.findings import Findings, label_rows
 _MOST_LABELS = 1000
 _SHOWN = 12
 _LONGEST_TEXT = 300
+_EXAMPLES = 3
 _SORT = """<script>
 for (const head of document.querySelectorAll("table.sortable th")) {
   head.tabIndex = 0;
@@ -43,6 +44,7 @@ _STYLE = """<style>
 table.sortable th{cursor:pointer}table.sortable th[aria-sort=descending]::after{content:" ↓"}
 table.sortable th[aria-sort=ascending]::after{content:" ↑"}
 .tall{max-height:32rem;overflow:auto}.tall thead th{position:sticky;top:0;background:Canvas}
+.uri{text-align:left;max-width:16rem;overflow:hidden;text-overflow:ellipsis}
 .example{margin:.4rem 0 .8rem;padding-left:.8rem;border-left:3px solid var(--line);overflow-wrap:anywhere}
 </style>"""
 
@@ -161,8 +163,8 @@ def _decisions(found: Findings) -> str:
 
 def _deciles(found: Findings) -> str:
     deciles = found.metrics.by_decile
-    largest = max(int(key.split("@")[1]) for key in found.metrics)
-    names = [f"{name}@{largest}" for name in ("P", "recall", "microF1", "coverage")]
+    cuts = list(dict.fromkeys(key.split("@")[1] for key in found.metrics))
+    names = [f"{name}@{cut}" for name in ("P", "recall", "microF1", "coverage") for cut in cuts]
     rows = [
         [
             f"{each['decile']:.0f}", f"{each['n_labels']:,.0f}",
@@ -183,12 +185,28 @@ def _deciles(found: Findings) -> str:
 
 def _labels(found: Findings) -> str:
     rows = label_rows(found)
-    header = ["label", "training rows", "support", "TP", "FP", "FN", "precision", "recall", "F1", "calibration"]
+    uris = [] if not rows or "uri" not in rows[0] else ["URI"]
+    header = [
+        "label",
+        *uris,
+        "training rows",
+        "support",
+        "TP",
+        "FP",
+        "FN",
+        "precision",
+        "recall",
+        "F1",
+        "calibration",
+    ]
     body = []
     for row in rows[:_MOST_LABELS]:
         cells = [f"<td>{html.escape(str(row['label']))}</td>"]
         for name, value in row.items():
-            if name in ("label", "uri"):
+            if name == "label":
+                continue
+            if name == "uri":
+                cells.append(f'<td class="uri">{_link(value)}</td>')
                 continue
             shown = (
                 "–"
@@ -215,13 +233,19 @@ def _labels(found: Findings) -> str:
     )
 
 
+def _link(uri: str) -> str:
+    """A URI to click on, if it is one of the web."""
+    shown = html.escape(uri)
+    return f'<a href="{shown}">{shown}</a>' if uri.startswith(("https://", "http://")) else shown
+
+
 def _most(found: Findings, title: str, counts: Any, *, missed: bool) -> str:
     order = [i for i in np.argsort(-counts, kind="stable")[:_SHOWN].tolist() if counts[i] > 0]
     parts = [_example(found, label, missed) for label in order]
     intro = (
-        "Labels that rows have and were not given most often, with a row and what the model saw in it."
+        "Labels that rows have and were not given most often, with some of the rows and what the model saw in them."
         if missed
-        else "Labels that rows were given most often without having them, with a row and what led there."
+        else "Labels that rows were given most often without having them, with some of the rows and what led there."
     )
     return section(title, paragraph(intro if parts else "None."), *parts)
 
@@ -232,20 +256,20 @@ def _example(found: Findings, label: int, missed: bool) -> str:
     of = int(table.support[label]) if missed else int(table.tp[label] + table.fp[label])
     verb = "missed" if missed else "wrongly given"
     head = f"{found.names[label]}: {verb} in {n:,} of {of:,} rows"
-    row = _find_row(found, label, missed)
-    if row is None:
-        return f"<p><b>{html.escape(head)}</b></p>"
-    lines = [_show_row(found, row), _reason(found, row, label)]
-    return f'<p><b>{html.escape(head)}</b></p><div class="example">{"<br>".join(map(html.escape, lines))}</div>'
+    examples = []
+    for row in _find_rows(found, label, missed):
+        lines = [_show_row(found, row), _reason(found, row, label)]
+        examples.append(f'<div class="example">{"<br>".join(map(html.escape, lines))}</div>')
+    return f"<p><b>{html.escape(head)}</b></p>{''.join(examples)}"
 
 
-def _find_row(found: Findings, label: int, missed: bool) -> int | None:
-    """The first row in which a label is missed, or wrongly given."""
+def _find_rows(found: Findings, label: int, missed: bool) -> list[int]:
+    """The first rows in which a label is missed, or wrongly given."""
     has = np.zeros(found.Y.shape[0], bool)
     has[np.repeat(np.arange(len(has)), np.diff(found.Y.indptr))[found.Y.indices == label]] = True
     was_given = (found.given == label).any(axis=1)
-    rows = np.flatnonzero(has & ~was_given if missed else was_given & ~has)
-    return int(rows[0]) if len(rows) else None
+    rows: list[int] = np.flatnonzero(has & ~was_given if missed else was_given & ~has)[:_EXAMPLES].tolist()
+    return rows
 
 
 def _show_row(found: Findings, row: int) -> str:
@@ -316,4 +340,24 @@ def _rows(found: Findings) -> str:
             f"{metrics.n_unseen_labels:,} labels of {metrics.n_rows_with_unseen_labels:,} rows were not in the "
             "training data, so no model of them could give them; they count as missed."
         )
-    return section("Rows", *map(paragraph, facts), figure(chart, "How many labels rows are given, and have."))
+    return section(
+        "Rows",
+        *map(paragraph, facts),
+        figure(chart, "How many labels rows are given, and have."),
+        _unknown_words(found),
+    )
+
+
+def _unknown_words(found: Findings) -> str:
+    """The words that training should have had."""
+    if not found.unknown_words:
+        return ""
+    assert found.unknown is not None
+    n = int((found.unknown > 0).sum())
+    some = f" Counted in {found.n_looked_at:,} of {n:,} such rows." if found.n_looked_at < n else ""
+    listed = ", ".join(f"{word} ({count:,})" for word, count in found.unknown_words)
+    return (
+        "<h3>Most frequent unknown words</h3>"
+        + paragraph(f"With the number of rows that have each.{some}")
+        + f'<p class="example">{html.escape(listed)}</p>'
+    )
