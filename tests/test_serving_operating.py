@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -115,7 +116,16 @@ def test_the_version_is_in_every_answer_of_a_model(client, served_models):
         client.get("/v1/models/tags"),
         client.get("/v1/models/tags/label-frequencies.svg"),
     ]
-    assert {answer.headers["x-model-version"] for answer in answers} == {version}
+    assert {answer.status_code for answer in answers} == {200}
+    refused = [
+        client.post("/v1/explain", json={**text, "label": "none"}),
+        client.post("/v1/suggest", json={**text, "exclude": ["none"]}),
+        client.post("/v1/suggest", json={"features": {"1": 1}}),
+        client.post("/v1/label-table?text=none&last=1", content=b"text\nsea\n", headers={"content-type": "text/csv"}),
+    ]
+    assert [answer.status_code for answer in refused] == [404, 404, 422, 422]
+    assert {answer.headers["x-model-version"] for answer in answers + refused} == {version}
+    assert "x-model-version" not in client.post("/v1/suggest", json={"text": 7}).headers  # no model saw it
     listed = client.get("/v1/models").json()["models"]
     assert [model["version"] for model in listed] == [digest(path) for path in served_models.values()]
     assert [model["directory"] for model in listed] == ["tags.model", "trees.model", "numbers.model"]
@@ -246,6 +256,31 @@ def test_the_log_and_tokens_that_change(served_models, tmp_path):
         assert mine["seconds"] >= 0
         assert [line["names"] for line in lines if line["message"] == "tokens reloaded"] == ["old,new", "new"]
         assert "first-token" not in "".join(server.lines)
+
+
+@pytest.mark.slow
+def test_tokens_change_on_sighup(served_models, tmp_path):
+    """In all workers, and not before, where nothing else is watched."""
+    file = tmp_path / "tokens"
+    file.write_text("first-token\n")
+    with serving(served_models["tags"], "--token-file", str(file), "--watch", "0", "--workers", "2") as server:
+
+        def ask(token: str) -> set[int]:
+            found = set()
+            for _ in range(6):  # connections of their own, so that both workers get some
+                with server.client() as client:
+                    found.add(client.get("/v1/models", headers={"authorization": f"Bearer {token}"}).status_code)
+            return found
+
+        file.write_text("second-token\n")
+        assert (ask("first-token"), ask("second-token")) == ({200}, {401})
+        server.process.send_signal(signal.SIGHUP)
+        assert wait_for(lambda: ask("second-token") == {200} and ask("first-token") == {401})
+        file.write_text("third token too many\n")
+        server.process.send_signal(signal.SIGHUP)
+        assert wait_for(lambda: server.logged("changed tokens cannot be used"))
+        assert ask("second-token") == {200}
+        assert server.stop() == 0
 
 
 # --- the log -------------------------------------------------------------------------------------------------------

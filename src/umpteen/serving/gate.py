@@ -115,16 +115,16 @@ class Gate:
                 self.hold(scope, len(body))
                 headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
                 headers += ANSWER_HEADERS if scope["method"] == "POST" else HEADERS
-                if version is not None:
-                    headers.append((b"x-model-version", version.encode()))
             except _Allowed as allowed:
                 status, headers = 204, [*allowed.headers, *HEADERS]
             except Exception as error:
                 problem = _from_router(error) if isinstance(error, HTTPException) else as_problem(error)
-                status, body = problem.status, problem.body()
+                status, body, version = problem.status, problem.body(), problem.version
                 headers = problem.all_headers(len(body)) + HEADERS
                 del problem  # its traceback holds this frame: the cycle would keep the request's text alive
             headers.append((REQUEST_ID, request_id))
+            if version is not None:
+                headers.append((b"x-model-version", version.encode()))
             if self._origins and status != 204:
                 headers += self._origins.headers(given.get(b"origin"))
             await send({"type": "http.response.start", "status": status, "headers": headers})

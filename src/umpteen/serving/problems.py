@@ -27,6 +27,7 @@ class Problem(Exception):
         super().__init__(message)
         self.status, self.type, self.message, self.field = status, type, message, field
         self.headers = dict(headers or {})
+        self.version: str | None = None  # of the model that found it
 
     def body(self) -> bytes:
         error = {"type": self.type, "message": self.message}
@@ -38,6 +39,14 @@ class Problem(Exception):
         if self.status in _LAST:
             headers.append((b"connection", b"close"))
         return headers
+
+
+class FromModel(Exception):
+    """An error, and the version of the model that found it."""
+
+    def __init__(self, error: Exception, version: str) -> None:
+        super().__init__(str(error))
+        self.error, self.version = without_trace(error), version
 
 
 #: Statuses after which the rest of the request is not read.
@@ -60,6 +69,10 @@ def stopping() -> Problem:
 
 def as_problem(error: BaseException) -> Problem:
     """Any exception as an answer: this package's own are the client's fault, others are ours."""
+    if isinstance(error, FromModel):
+        problem = as_problem(error.error)
+        problem.version = error.version
+        return problem
     if isinstance(error, Problem):
         return error
     if isinstance(error, (ParamError, DataError)):

@@ -29,7 +29,7 @@ from umpteen.serving.batching import Lane, Outcome
 from umpteen.serving.counts import Counts
 from umpteen.serving.kept import read_metrics
 from umpteen.serving.learning import Teacher
-from umpteen.serving.problems import Problem, without_trace
+from umpteen.serving.problems import FromModel, Problem, without_trace
 from umpteen.serving.settings import Settings
 from umpteen.serving.versions import shorten
 from umpteen.storage.steady import MANIFEST
@@ -506,9 +506,7 @@ class Served:
 
     def _suggest(self, jobs: list[SuggestJob]) -> list[Outcome]:
         model = self.model  # may be replaced meanwhile
-        return [
-            (outcome, model.version) if isinstance(outcome, bytes) else outcome for outcome in model.suggest(jobs)
-        ]
+        return [_with_version(outcome, model.version) for outcome in model.suggest(jobs)]
 
     def _ask(self, asked: list[Callable[[OpenModel], bytes]]) -> list[Outcome]:
         model = self.model
@@ -531,11 +529,17 @@ class Served:
         await self.questions.close()
 
 
+def _with_version(outcome: Outcome, version: str) -> Outcome:
+    if isinstance(outcome, bytes):
+        return outcome, version
+    return FromModel(outcome, version) if isinstance(outcome, Exception) else outcome
+
+
 def _outcome(ask: Callable[[OpenModel], bytes], model: OpenModel) -> Outcome:
     try:
         return ask(model), model.version
     except Exception as error:
-        return without_trace(error)
+        return FromModel(error, model.version)
 
 
 def as_time(seconds: float) -> str:
