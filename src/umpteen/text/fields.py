@@ -31,12 +31,12 @@ def take_field(texts: Sequence[Any], field: str | None, first: str | None) -> Se
     return [text[slice(*locate(text, field, first))] if isinstance(text, str) else text for text in texts]
 
 
-def check_records(texts: Sequence[Any], fields: Sequence[str | None]) -> None:
+def check_records(texts: Sequence[Any], fields: Sequence[str | None], first: int = 0) -> None:
     """Raises DataError for a text that is no record, if several fields are to be told apart."""
     names = list(dict.fromkeys(field for field in fields if field is not None))
     if len(set(fields)) < 2:
         return
-    for number, text in enumerate(texts):
+    for number, text in enumerate(texts, first):
         if isinstance(text, str) and not isinstance(text, FieldText):
             raise DataError(f"text {number} must be a record with {', '.join(names)}, but is {text!r:.60}")
 

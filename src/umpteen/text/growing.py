@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
+from umpteen.text.counting import row_limit
 from umpteen.text.reading import TextReader
-from umpteen.text.tfidf import Tfidf, _row_limit
+from umpteen.text.tfidf import Tfidf
 from umpteen.threads import resolve_threads
 
 #: A vocabulary at most doubles at a time; a small one may grow by so many terms.
@@ -45,13 +46,13 @@ def grow_vocabulary(tfidf: Tfidf, texts: Iterable[str]) -> Tfidf:
     for batch, table in reader.batches(texts):
         counter.add(batch, table, threads)
     n_old, n_new = tfidf.n_rows_, counter.n_rows
-    data, ends, slots, rows_with = counter.finish(1, _row_limit(tfidf.max_df, n_new), 0, threads)
+    data, ends, slots, rows_with = counter.finish(1, row_limit(tfidf.max_df, n_new), 0, threads)
     if not len(ends):
         return tfidf
     begins = np.concatenate([[0], ends[:-1]])
     raw = data.tobytes()
     terms = [raw[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-    wanted = rows_with >= _row_limit(tfidf.min_df, n_old + n_new)
+    wanted = rows_with >= row_limit(tfidf.min_df, n_old + n_new)
     if tfidf.analyzer == "word":
         wanted |= np.array([b" " not in term for term in terms])
     new = np.flatnonzero(wanted & (tfidf._vectorizer.find(terms) < 0))

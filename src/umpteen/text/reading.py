@@ -65,14 +65,14 @@ class TextReader:
             stop_words=stop_words,
         )
 
-    def batches(self, texts: Iterable[str]) -> Iterator[tuple[list[str | bytes], NDArray[np.uint32] | None]]:
-        """Batches of prepared texts, with the table of word characters if they need it."""
-        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-            raise DataError(f"texts must be a list or another iterable of strings, but is a {type(texts).__name__}")
+    def batches(
+        self, texts: Iterable[str], first: int = 0
+    ) -> Iterator[tuple[list[str | bytes], NDArray[np.uint32] | None]]:
+        """Batches of prepared texts, with the table of word characters if they need it; errors count from `first`."""
         batch: list[str | bytes] = []
         n_characters = 0
         table = None
-        for number, text in enumerate(as_texts(texts)):
+        for number, text in enumerate(check_texts(texts), first):
             if not isinstance(text, str):
                 raise DataError(f"text {number} must be a string, but is {text!r:.60}")
             if self._words_given:
@@ -179,6 +179,14 @@ class TextReader:
             begins += [begin] * len(pieces[-1])
             ends += [end] * len(pieces[-1])
         return "".join(pieces), [*begins, len(text)], ends
+
+
+def check_texts(texts: Any) -> Iterable[Any]:
+    """Texts, or a column of Arrow as a list of them."""
+    texts = as_texts(texts)
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        raise DataError(f"texts must be a list or another iterable of strings, but is a {type(texts).__name__}")
+    return texts
 
 
 def _clusters(text: str) -> Iterator[tuple[int, int]]:

@@ -22,17 +22,18 @@ import importlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
-from umpteen.errors import DataError, ModelCorruptError, ModelFormatError, NotFittedError, ParamError, not_fitted
+from umpteen.errors import ModelCorruptError, ModelFormatError, NotFittedError, ParamError, not_fitted
 from umpteen.params import Parameters, check_choice, check_count, check_flag
 from umpteen.storage.names import Names
 from umpteen.storage.store import Part
+from umpteen.text.counting import Counting, row_limit
 from umpteen.text.languages import check_language
 from umpteen.text.patterns import is_linear
 from umpteen.text.reading import TextReader, compile_pattern
@@ -168,7 +169,9 @@ class Tfidf(Parameters):
 
         Memory holds the terms and one batch of texts.
         """
-        self._count(texts, keep_rows=False)
+        counting = self._start_counting(keep_rows=False)
+        counting.add(texts)
+        self._finish_counting(counting)
         return self
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
@@ -176,10 +179,22 @@ class Tfidf(Parameters):
 
         While texts are read, each entry of the matrix takes 8 bytes, rare terms included; texts are not kept.
         """
-        counter = self._count(texts, keep_rows=True)
-        indptr, indices, data = counter.rows(*self._weighting(), resolve_threads(self.threads))
-        rows: Csr = self._as_output(make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_)))
+        counting = self._start_counting(keep_rows=True)
+        counting.add(texts)
+        rows: Csr = self._as_output(cast(Csr, self._finish_counting(counting)))
         return rows
+
+    def _start_counting(self, *, keep_rows: bool) -> Counting:
+        self.validate()
+        return Counting(self, keep_rows=keep_rows)
+
+    def _finish_counting(self, counting: Counting) -> Csr | None:
+        """Takes over the terms counted; returns the rows, if they were kept."""
+        self._set_arrays(counting.finish(), counting.n_rows)
+        if not counting.keep_rows:
+            return None
+        indptr, indices, data = counting.rows(*self._weighting())
+        return make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_))
 
     @overload
     def transform(
@@ -237,7 +252,7 @@ class Tfidf(Parameters):
         """
         if self.hashing is not None:  # every term has a column, seen or not
             return X
-        least = _row_limit(self.min_df, seen.shape[0])
+        least = row_limit(self.min_df, seen.shape[0])
         known = np.bincount(seen.indices, minlength=X.shape[1]) >= max(least, 1)
         data = np.where(known[X.indices], X.data, 0).astype(np.float64)
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -325,33 +340,6 @@ class Tfidf(Parameters):
     def n_features_(self) -> int:
         self._check_fitted()
         return int(self._vectorizer.n_columns)
-
-    def _count(self, texts: Iterable[str], *, keep_rows: bool) -> _native.TermCounter:
-        self.validate()
-        threads = resolve_threads(self.threads)
-        reader = TextReader(self)
-        counter = _native.TermCounter(reader.rules, keep_rows)
-        for batch, table in reader.batches(texts):
-            counter.add(batch, table, threads)
-        n_rows = counter.n_rows
-        min_rows, max_rows = _row_limit(self.min_df, n_rows), _row_limit(self.max_df, n_rows)
-        if max_rows < min_rows and n_rows:
-            raise ParamError(
-                f"max_df must not be below min_df, but for {n_rows} rows they are {max_rows:g} and {min_rows:g}"
-            )
-        data, ends, slots, rows_with = counter.finish(min_rows, max_rows, self.max_features or 0, threads)
-        if not n_rows:
-            raise DataError("there must be at least one text, but there are none")
-        if self.hashing is None and not len(ends):
-            raise DataError(
-                f"no terms are left from {n_rows} texts; try a lower min_df, a higher max_df or fewer stop words"
-            )
-        arrays = {"data": data, "ends": ends, "slots": slots}
-        if self.use_idf:
-            one = float(self.smooth_idf)
-            arrays["idf"] = np.log((n_rows + one) / (rows_with + one)) + 1
-        self._set_arrays(arrays, n_rows)
-        return counter
 
     def _weighting(self) -> tuple[bool, NDArray[np.float64] | None, str]:
         return bool(self.sublinear_tf), self._arrays.get("idf"), self.norm or "none"
@@ -504,10 +492,6 @@ class Tfidf(Parameters):
         self.__dict__.update(state)
         if "_arrays" in state:
             self._set_arrays(self._arrays, self.n_rows_)
-
-
-def _row_limit(df: float, n_rows: int) -> float:
-    return df * n_rows if isinstance(df, (float, np.floating)) else float(df)
 
 
 def _join(arrays: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:

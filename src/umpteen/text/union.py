@@ -8,20 +8,21 @@ columns of a part come in blocks: one to begin with, and one more each time its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from umpteen.data.arrow import as_texts
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, ModelCorruptError, ModelError, NotFittedError, ParamError
 from umpteen.params import Parameters, check_number
 from umpteen.storage.store import Part
 from umpteen.text.encoding import Encoding, is_encoder
 from umpteen.text.fields import check_fields, check_records, locate, read_fields, take_field
+from umpteen.text.reading import BATCH_CHARACTERS, BATCH_TEXTS, check_texts
 from umpteen.text.tfidf import Span, Tfidf, WordCounts
 
 _USUAL = {"sublinear_tf": True, "all_scripts": True}
@@ -101,26 +102,38 @@ class TfidfUnion(Parameters):
     # --- fit and transform --------------------------------------------------------------------------------------
 
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
-        """Counts the terms of texts, which are kept in memory meanwhile, since each part reads them."""
-        self._fit_parts(list(as_texts(texts)), "fit")
+        """Counts the terms of texts, any iterable. Memory holds the terms and a batch of texts; beside dense vectors,
+        all texts, since encoders read them by themselves."""
+        self._fit_parts(texts, keep_rows=False)
         return self
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
         """The rows of texts: CSR float32, n_rows x n_features_."""
-        return self._join(self._fit_parts(list(as_texts(texts)), "fit_transform"))
+        return self._join(self._fit_parts(texts, keep_rows=True))
 
-    def _fit_parts(self, texts: list[str], how: str) -> list[Any]:
-        """Calls a method of each part with what it reads."""
+    def _fit_parts(self, texts: Iterable[str], *, keep_rows: bool) -> list[Any]:
+        """Fits each part to what it reads; returns the rows of each, if they are to be kept."""
         parts, fields = self._make_parts(), check_fields(self.fields, len(self.parts))
-        check_records(texts, fields)
-        found = []
+        terms = [part for part in parts if isinstance(part, Tfidf)]
+        counted = {id(part): part._start_counting(keep_rows=keep_rows) for part in terms}
+        rows: dict[int, Any] = {}
+        n_read = 0
+        for batch in _batches(texts) if len(terms) == len(parts) else [list(check_texts(texts))]:
+            check_records(batch, fields, n_read)
+            n_read += len(batch)
+            for part, field in zip(parts, fields, strict=True):
+                with _naming(field):
+                    read = take_field(batch, field, fields[0])
+                    if isinstance(part, Tfidf):
+                        counted[id(part)].add(read)
+                    else:
+                        rows[id(part)] = part.fit_transform(read) if keep_rows else part.fit(read)
         for part, field in zip(parts, fields, strict=True):
-            try:
-                found.append(getattr(part, how)(take_field(texts, field, fields[0])))
-            except DataError as error:
-                raise error if field is None else DataError(f"field {field!r:.100}: {error}") from error
+            if isinstance(part, Tfidf):
+                with _naming(field):
+                    rows[id(part)] = part._finish_counting(counted.pop(id(part)))
         self._set_parts(parts)
-        return found
+        return [rows[id(part)] for part in parts]
 
     @overload
     def transform(
@@ -136,7 +149,7 @@ class TfidfUnion(Parameters):
         """The rows of texts and, with `return_unknown`, how many of their words are unknown: to the first part that
         has words, or else to the first part. Words of fields are added up, unless a part reads all of them."""
         self._check_fitted()
-        texts = list(as_texts(texts)) if not isinstance(texts, (str, bytes, list)) else texts
+        texts = list(check_texts(texts)) if not isinstance(texts, list) else texts
         threads = self.threads if threads is None else threads
         found = [
             part.transform(self._take(texts, i), return_unknown=True, threads=threads)
@@ -431,6 +444,28 @@ class TfidfUnion(Parameters):
         union = cls(tuple(made), weights=_read_weights(weights, len(made)), fields=fields)
         union._set_parts(made, _read_blocks(blocks, made))
         return union
+
+
+def _batches(texts: Iterable[Any]) -> Iterator[list[Any]]:
+    """Texts that each part reads one after the other."""
+    batch, n_characters = [], 0
+    for text in check_texts(texts):
+        batch.append(text)
+        n_characters += len(text) if isinstance(text, str) else 0
+        if len(batch) >= BATCH_TEXTS or n_characters >= BATCH_CHARACTERS:
+            yield batch
+            batch, n_characters = [], 0
+    if batch:
+        yield batch
+
+
+@contextmanager
+def _naming(field: str | None) -> Iterator[None]:
+    """Errors in the texts of a field name it."""
+    try:
+        yield
+    except DataError as error:
+        raise error if field is None else DataError(f"field {field!r:.100}: {error}") from error
 
 
 class _UnionNames(Sequence[str]):
