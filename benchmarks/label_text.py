@@ -1,8 +1,8 @@
-"""What the text of labels is worth, and labels that no training row has: channel by channel.
+"""What the text of labels is worth, and labels that no training row has or only a few: channel by channel.
 
 python benchmarks/label_text.py [yso] [tate] [nuclei] [cooking]
 
-$BM25_PYTHON is the Python of an environment with bm25s and PyStemmer.
+$PEERS_PYTHON is the Python of an environment with bm25s, PyStemmer and omikuji.
 """
 
 from __future__ import annotations
@@ -12,23 +12,31 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
+import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from common import data_root, run_parts, table
 
 import umpteen
 from umpteen.data.label_lists import encode_labels
-from umpteen.data.matrix import Csr
-from umpteen.vocabulary.concepts import Concept, Term
+from umpteen.data.matrix import Csr, as_csr
+from umpteen.tagging.channels import CHANNELS
+from umpteen.tagging.concepts import name_concepts
+from umpteen.tagging.label_terms import describe_labels
+from umpteen.vocabulary.concepts import Concept, Term, Vocabulary
 
-#: Every so manieth title of YSO-Finna-EN.
-SHARE = 10
+#: One in so many titles of YSO-Finna-EN, by a hash of the title.
+SHARE = 50
 #: Labels ranked before those that training saw are left out.
 DEEP = 500
+THREADS = 2
 
 
 class Texts(NamedTuple):
@@ -41,20 +49,18 @@ class Study(NamedTuple):
     said: list[str]  # what they say: names without marks
     train: Texts
     test: Texts
+    vocabulary: Vocabulary
 
 
-#: Texts to the numbers of labels, best first, padded with -1.
-Ranker = Callable[[list[str], int], np.ndarray]
+class Ranker(Protocol):
+    """Texts to the numbers of labels, best first, padded with -1: of all labels, or of those in `among`."""
+
+    def __call__(self, texts: list[str], top_k: int, among: list[int] | None = None) -> np.ndarray: ...
 
 
-def read_study(name: str, mark: str = "", share: int = 1) -> Study:
-    folder = data_root() / name
-    parts = [umpteen.read_corpus(folder / f"{part}.jsonl.xz") for part in ("train", "test")]
-    train, test = (corpus.texts[::share] for corpus in parts)
-    names, Y = encode_labels([row for corpus in parts for row in corpus.labels[::share]])
-    n = len(train)
-    said = [re.sub(mark, "", label) if mark else label.replace("-", " ") for label in names]
-    return Study(list(names), said, Texts(train, Y[:n]), Texts(test, Y[n:]))
+def is_drawn(text: str, share: int) -> bool:
+    """One text in so many, whatever the set: by the first four bytes of its MD5."""
+    return int.from_bytes(hashlib.md5(text.encode()).digest()[:4], "big") % share == 0
 
 
 def is_hidden(name: str) -> bool:
@@ -62,36 +68,91 @@ def is_hidden(name: str) -> bool:
     return hashlib.md5(name.encode()).digest()[0] < 26
 
 
+def read_study(name: str, mark: str = "", share: int = 1) -> Study:
+    folder = data_root() / name
+    parts = [umpteen.read_corpus(folder / f"{part}.jsonl.xz") for part in ("train", "test")]
+    drawn = [[i for i, text in enumerate(corpus.texts) if is_drawn(text, share)] for corpus in parts]
+    texts = [[corpus.texts[i] for i in some] for corpus, some in zip(parts, drawn, strict=True)]
+    labels = [corpus.labels[i] for corpus, some in zip(parts, drawn, strict=True) for i in some]
+    file = folder / "vocabulary.tsv.xz"
+    vocabulary = umpteen.read_vocabulary(file, language="en") if file.exists() else None
+    if vocabulary is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            labels = name_concepts(vocabulary, labels)
+    names, Y = encode_labels(labels, [] if vocabulary is None else vocabulary.names_in_use())
+    said = [re.sub(mark, "", label) if mark else label.replace("-", " ") for label in names]
+    if vocabulary is None:
+        pairs = zip(names, said, strict=True)
+        concepts = [
+            Concept(f"l:{name}", [Term(name, "en", "preferred"), Term(text, "en", "alternative")])
+            for name, text in pairs
+        ]
+        vocabulary = Vocabulary.build(concepts, language="en")
+    else:
+        said = list(names)
+    n = len(texts[0])
+    return Study(list(names), said, Texts(texts[0], Y[:n]), Texts(texts[1], Y[n:]), vocabulary)
+
+
 # --- channels -------------------------------------------------------------------------------------------------------
 
 
+def words() -> umpteen.Tfidf:
+    """The features of a tagger."""
+    return umpteen.Tfidf(sublinear_tf=True, threads=THREADS)
+
+
 def train_method(method, study: Study, Y) -> Ranker:
-    features = umpteen.Tfidf(sublinear_tf=True, min_df=2)
+    features = words()
     method.fit(features.fit_transform(study.train.texts), Y)
-    return lambda texts, top_k: method.predict_topk(features.transform(texts), top_k)[0]
+    return lambda texts, top_k, among=None: method.predict_topk(features.transform(texts), top_k, include=among)[0]
 
 
 def train_label_text(study: Study, Y) -> Ranker:
-    features = umpteen.Tfidf(sublinear_tf=True, min_df=2).fit(study.train.texts)
-    method = umpteen.LabelText(features.transform(study.said)).fit(features.transform(study.train.texts), Y)
-    return lambda texts, top_k: method.predict_topk(features.transform(texts), top_k)[0]
+    terms = describe_labels(study.vocabulary, words().fit(study.train.texts), study.names)
+    return train_method(umpteen.LabelText(terms, threads=THREADS), study, Y)
+
+
+def train_channels(study: Study, Y) -> Ranker:
+    labels = [[study.names[i] for i in row.indices] for row in Y]
+    tagger = umpteen.Tagger("dismec", words(), vocabulary=study.vocabulary, channels=CHANNELS, threads=THREADS)
+    tagger.fit(study.train.texts, labels)
+    weights = ", ".join(f"{channel.name} {channel.weight:.2f}" for channel in tagger.channels_)
+    print(f"    channels: {weights}", file=sys.stderr, flush=True)
+    numbers = {name: i for i, name in enumerate(study.names)}
+    places = np.array([*(numbers[name] for name in tagger.classes_), -1])
+    at = {number: label for label, number in enumerate(places[:-1].tolist())}
+
+    def rank(texts: list[str], top_k: int, among: list[int] | None = None) -> np.ndarray:
+        some = None if among is None else [at[i] for i in among]
+        return places[tagger.rank(texts, top_k, include=some)[0]].astype(np.int32)
+
+    return rank
 
 
 def match_terms(study: Study, Y) -> Ranker:
-    concepts = [Concept(f"l:{i}", [Term(text, "en", "preferred")]) for i, text in enumerate(study.said)]
-    matcher = umpteen.LexicalMatcher(umpteen.Vocabulary.build(concepts, language="en"))
+    matcher = umpteen.LexicalMatcher(study.vocabulary, threads=THREADS)
     if Y is not None:
-        matcher.fit(study.train.texts, [[f"l:{i}" for i in row.indices] for row in Y])
-    return lambda texts, top_k: matcher.rank(texts, top_k)[0]
+        matcher.fit(study.train.texts, [[study.names[i] for i in row.indices] for row in Y])
+    numbers = {name: i for i, name in enumerate(study.names)}
+    places = np.array([*(numbers.get(name, -1) for name in study.vocabulary.names()), -1])
+
+    def rank(texts: list[str], top_k: int, among: list[int] | None = None) -> np.ndarray:
+        if among is None:
+            return places[matcher.rank(texts, top_k)[0]].astype(np.int32)
+        return keep(places[matcher.rank(texts, DEEP)[0]], set(among), top_k)
+
+    return rank
 
 
-def find_by_bm25(study: Study, some: list[int]) -> Ranker:
-    def rank(texts: list[str], top_k: int) -> np.ndarray:
+def find_by_bm25(study: Study) -> Ranker:
+    def rank(texts: list[str], top_k: int, among: list[int] | None = None) -> np.ndarray:
+        some = list(range(len(study.names))) if among is None else among
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "bm25.json"
             file.write_text(json.dumps({"names": study.said, "texts": texts, "some": some, "top_k": top_k}))
-            script = Path(__file__).parent / "baselines" / "bm25_labels.py"
-            subprocess.run([os.environ["BM25_PYTHON"], str(script), str(file)], check=True)
+            run_peer("bm25_labels.py", file)
             found = json.loads(file.read_text())
         out = np.full((len(texts), top_k), -1, np.int32)
         for row, listed in zip(out, found, strict=True):
@@ -101,65 +162,96 @@ def find_by_bm25(study: Study, some: list[int]) -> Ranker:
     return rank
 
 
-def channels(study: Study, Y) -> dict[str, Ranker]:
-    """What is trained on the rows of Y, by name."""
-    every = list(range(len(study.names)))
-    return {
-        "DiSMEC": train_method(umpteen.DiSMEC(), study, Y),
-        "LabelTree": train_method(umpteen.LabelTree(), study, Y),
-        "LabelText": train_label_text(study, Y),
-        "LexicalMatcher, untrained": match_terms(study, None),
-        "LexicalMatcher": match_terms(study, Y),
-        "BM25 over names": find_by_bm25(study, every),
-    }
+def train_omikuji(study: Study, Y) -> Ranker:
+    def rank(texts: list[str], top_k: int, among: list[int] | None = None) -> np.ndarray:
+        features = words()
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            sp.save_npz(folder / "train.npz", features.fit_transform(study.train.texts))
+            sp.save_npz(folder / "test.npz", features.transform(texts))
+            sp.save_npz(folder / "labels.npz", sp.csr_matrix(Y))
+            run_peer("omikuji_labels.py", folder, THREADS, top_k)
+            return np.load(folder / "found.npy")
+
+    return rank
+
+
+def run_peer(script: str, *arguments: object) -> None:
+    place = Path(__file__).parent / "baselines" / script
+    done = subprocess.run([os.environ["PEERS_PYTHON"], place, *map(str, arguments)], capture_output=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{script}: {done.stderr.decode()[-2000:]}")
+
+
+#: What is trained on the rows of Y, by name.
+CONTESTANTS: dict[str, Callable[[Study, Csr], Ranker]] = {
+    "DiSMEC": lambda study, Y: train_method(umpteen.DiSMEC(threads=THREADS), study, Y),
+    "LabelTree": lambda study, Y: train_method(umpteen.LabelTree(threads=THREADS), study, Y),
+    "omikuji": train_omikuji,
+    "LabelText": train_label_text,
+    "LexicalMatcher, untrained": lambda study, Y: match_terms(study, None),
+    "LexicalMatcher": match_terms,
+    "BM25 over names": lambda study, Y: find_by_bm25(study),
+    "all channels": train_channels,
+}
+NEW = ("LabelText", "LexicalMatcher, untrained", "LexicalMatcher", "BM25 over names", "all channels")
+FEW = ("DiSMEC", "LabelText", "LexicalMatcher", "all channels")
 
 
 # --- measures -------------------------------------------------------------------------------------------------------
 
+MEASURES = ("P@1", "P@5", "PSP@1", "PSP@5", "macroF1@5", "recall@10")
+
 
 def all_labels(study: Study) -> str:
     rows = []
-    for name, rank in channels(study, study.train.Y).items():
-        metrics = umpteen.evaluate(
-            study.test.Y, rank(study.test.texts, 10), study.train.Y, k=(1, 5, 10), deciles=False
-        )
-        rows.append([name, *(f"{metrics[key]:.2f}" for key in ("P@1", "P@5", "PSP@1", "PSP@5", "recall@10"))])
-    return table(["", "P@1", "P@5", "PSP@1", "PSP@5", "recall@10"], rows)
+    for name, make in CONTESTANTS.items():
+        with said(name):
+            found = make(study, study.train.Y)(study.test.texts, 10)
+        metrics = umpteen.evaluate(study.test.Y, found, study.train.Y, k=(1, 5, 10), deciles=False)
+        rows.append([name, *(f"{metrics[key]:.2f}" for key in MEASURES)])
+    return table(["", *MEASURES], rows)
 
 
-def hidden_labels(study: Study) -> str:
+def hidden_labels(study: Study, n_rows: int = 0) -> str:
+    """With all rows of hidden labels left out of training, or all but the first so many of each label."""
     hidden = np.array([is_hidden(name) for name in study.names])
-    seen = study.train.Y.multiply(~hidden).tocsr().astype(study.train.Y.dtype)
-    seen.eliminate_zeros()
+    seen = hide(study.train.Y, hidden, n_rows)
     wanted = study.test.Y.multiply(hidden).tocsr()
     wanted.eliminate_zeros()
     some = np.flatnonzero(np.diff(wanted.indptr))
-    texts, truth = [study.test.texts[i] for i in some], wanted[some]
-    numbers = np.flatnonzero(hidden).tolist()
-    every = list(range(len(study.names)))
-    trained, by_words = match_terms(study, seen), train_label_text(study, seen)
-    among = {
-        "LabelText": [by_words] * 2,
-        "LexicalMatcher, untrained": [match_terms(study, None)] * 2,
-        "LexicalMatcher": [trained] * 2,
-        "BM25 over names": [find_by_bm25(study, every), find_by_bm25(study, numbers)],
-    }
+    texts, truth = [study.test.texts[i] for i in some], as_csr(wanted[some], "Y")
+    among = np.flatnonzero(hidden).tolist()
     rows = []
-    for name, (of_all, of_hidden) in among.items():
-        rows.append([name, *judge(truth, of_all(texts, 10)), *judge(truth, keep(of_hidden(texts, DEEP), hidden))])
+    for name in NEW if n_rows == 0 else FEW:
+        with said(f"{name}, {n_rows} rows"):
+            rank = CONTESTANTS[name](study, seen)
+            rows.append([name, *judge(truth, rank(texts, 10)), *judge(truth, rank(texts, 10, among))])
     header = ["", "P@1, all labels compete", "recall@10", "P@1, hidden ones alone", "recall@10"]
-    n_rows, n_hidden = len(some), int(hidden.sum())
-    return (
-        f"{n_hidden:,} of {len(study.names):,} labels are hidden from training: those whose name's MD5 begins with a "
-        f"byte below 26. {n_rows:,} test rows have one; only hidden labels count as right.\n\n" + table(header, rows)
-    )
+    if n_rows:
+        title = f"The same with the first {n_rows} of the training rows of each hidden label:"
+    else:
+        title = (
+            f"{int(hidden.sum()):,} of {len(study.names):,} labels are hidden from training: those whose name's MD5 "
+            f"begins with a byte below 26. {len(some):,} test rows have one; only hidden labels count as right:"
+        )
+    return f"{title}\n\n{table(header, rows)}"
 
 
-def keep(labels: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-    """The first ten of each row that are hidden."""
-    out = np.full((len(labels), 10), -1, np.int32)
-    for row, listed in zip(out, labels, strict=True):
-        kept = [i for i in listed[listed >= 0] if hidden[i]][:10]
+def hide(Y: Csr, hidden: np.ndarray, n_rows: int) -> Csr:
+    by_label = sp.csc_matrix(Y)
+    order = np.arange(by_label.nnz) - np.repeat(by_label.indptr[:-1], np.diff(by_label.indptr))
+    labels = np.repeat(np.arange(Y.shape[1]), np.diff(by_label.indptr))
+    by_label.data = np.where(hidden[labels] & (order >= n_rows), 0, by_label.data).astype(np.float32)
+    by_label.eliminate_zeros()
+    return as_csr(by_label.tocsr(), "Y")
+
+
+def keep(labels: np.ndarray, among: set[int], top_k: int) -> np.ndarray:
+    """The first so many of each row that are wanted."""
+    out = np.full((len(labels), top_k), -1, np.int32)
+    for row, listed in zip(out, labels.tolist(), strict=True):
+        kept = [i for i in listed if i in among][:top_k]
         row[: len(kept)] = kept
     return out
 
@@ -169,15 +261,31 @@ def judge(truth, labels: np.ndarray) -> list[str]:
     return [f"{metrics['P@1']:.2f}", f"{metrics['recall@10']:.2f}"]
 
 
+class said:
+    """Says on stderr what is done, and how much processor time it took in this process."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        self.started = time.process_time()
+
+    def __exit__(self, *error: object) -> None:
+        print(f"  {self.what}: {time.process_time() - self.started:.1f} s", file=sys.stderr, flush=True)
+
+
 def study_set(name: str, mark: str = "", share: int = 1) -> Callable[[], str]:
     def work() -> str:
         study = read_study(name, mark, share)
-        part = f"every {share}th row of " if share > 1 else ""
-        return (
+        part = "" if share == 1 else (
+            f"One text in {share}: those whose MD5, its first four bytes as a number, can be divided by {share}. "
+        )  # fmt: skip
+        sections = [
             f"{part}{study.train.Y.shape[0]:,} training rows and {study.test.Y.shape[0]:,} test rows, "
-            f"{len(study.names):,} labels.\n\nAll labels, trained with all rows:\n\n{all_labels(study)}\n\n"
-            f"{hidden_labels(study)}"
-        )
+            f"{len(study.names):,} labels.\n\nAll labels, trained with all rows:\n\n{all_labels(study)}",
+            *(hidden_labels(study, n_rows) for n_rows in (0, 1, 5)),
+        ]
+        return "\n\n".join(sections)
 
     return work
 

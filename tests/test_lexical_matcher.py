@@ -244,3 +244,29 @@ def test_real_titles_get_subjects_and_training_helps():
     train = [i for i in range(6000) if i % 4]
     matcher.fit([texts[i] for i in train], [labels[i] for i in train])
     assert precision() > untrained + 0.02
+
+
+def test_texts_in_another_language_are_told_of(vocabulary):
+    texts, labels = draw(100)
+    with pytest.warns(
+        UserWarning, match=r"only 0 of \d+ labels stand in their texts .* language of the terms, 'fi'\?"
+    ):
+        umpteen.LexicalMatcher(vocabulary, languages=["fi"]).fit(texts, labels)
+
+
+def test_rows_of_training_texts_are_as_those_of_new_texts(vocabulary):
+    """`fit_transform` gives each text what is known from texts of other folds."""
+    texts, labels = draw(200)
+    matcher = umpteen.LexicalMatcher(vocabulary)
+    X = matcher.fit_transform(texts, labels)
+    assert X.shape == (200, len(vocabulary))
+    later = matcher.transform(texts)
+    assert (X.indptr == later.indptr).all()
+    assert (X.indices == later.indices).all()  # the same terms are there
+    assert 0 < np.abs(X.data - later.data).max() < 3  # judged a little otherwise
+    ids, _ = matcher.rank(texts, 1)
+    best = np.array([row.indices[row.data.argmax()] if row.nnz else -1 for row in later])
+    assert (ids[:, 0] == best).all()
+    assert matcher.transform([]).shape == (0, len(vocabulary))
+    again = umpteen.LexicalMatcher(vocabulary, threads=1).fit_transform(texts, labels)
+    assert (again != X).nnz == 0

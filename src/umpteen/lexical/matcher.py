@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -35,6 +36,10 @@ _MOST_CANDIDATES = 200_000
 SHIFT = 16.0
 #: Candidates and labels that tell more than the rule before training.
 _FEWEST = 50
+
+
+#: Of so many labels in training so small a share stands in the texts only if these are in another language.
+_ENOUGH_LABELS, _FOUND_SHARE = 100, 0.02
 
 
 class LexicalMatcher:
@@ -139,6 +144,7 @@ class LexicalMatcher:
         if not listed:
             raise DataError("there must be at least one text, but there are none")
         counts, kept = self._count(listed, rows)
+        self._warn_of_strangers(counts)
         X, chosen = self._join(kept, counts)
         enough = min(int(chosen.sum()), int((~chosen).sum())) >= _FEWEST
         self._counts, self._rates, self._is_new = counts.sums(), counts.rates(None), counts.is_new(None)
@@ -149,6 +155,17 @@ class LexicalMatcher:
         else:
             self._rule = self._new_rule = Rule.untrained()
         return counts
+
+    def _warn_of_strangers(self, counts: Counts) -> None:
+        """Warns if labels hardly ever stand in their texts, as where these are in another language."""
+        n_found, n_labels = int(counts.concepts_chosen.sum()), int(counts.labels.sum())
+        if n_labels >= _ENOUGH_LABELS and n_found < _FOUND_SHARE * n_labels:
+            shown = ", ".join(map(repr, self.languages))
+            warnings.warn(
+                f"only {n_found:,} of {n_labels:,} labels stand in their texts with one of their terms; are the "
+                f"texts in the language of the terms, {shown}?",
+                stacklevel=4,
+            )
 
     def find_concepts(self, labels: Iterable[Iterable[str]]) -> list[NDArray[np.int64]]:
         """The numbers of concepts; of those that others replace, the others'."""
