@@ -515,6 +515,66 @@ def test_a_stream_of_arrow_is_read_batch_by_batch():
     assert pyarrow.default_memory_pool().bytes_allocated() <= before + 1
 
 
+def test_streams_of_arrow_get_suggestions():
+    import duckdb
+    import polars
+    import pyarrow
+
+    texts = ["herring quotas", "cod quotas in the sea", "a tax on wine", "wine and beer tax"] * 10
+    labels = [["fish"], ["fish", "sea"], ["tax", "wine"], ["tax", "wine"]] * 10
+    tagger = umpteen.Tagger("centroid", calibration=0).fit(texts, labels)
+    table = pyarrow.table({"id": range(40), "text": texts})
+    known = [list(found) for found in tagger.suggest(texts, top_k=2)]
+    read = []
+
+    def batches():
+        for batch in table.to_batches(max_chunksize=8):
+            read.append(batch)
+            yield batch
+
+    found = tagger.suggest_stream(pyarrow.RecordBatchReader.from_batches(table.schema, batches()), top_k=2)
+    assert not read
+    first = found.read_next_batch()
+    assert (len(read), first.num_rows, first.schema.names) == (1, 8, ["id", "text", "suggestions"])
+    rest = pyarrow.Table.from_batches([first, *found])
+    assert rest.select(["id", "text"]).equals(table)
+    got = [[(hit["label"], hit["probability"]) for hit in row] for row in rest["suggestions"].to_pylist()]
+    assert got == known
+
+    with duckdb.connect() as source, duckdb.connect() as target:  # DuckDB has one stream open for each connection
+        source.register("texts", table)
+        stream = tagger.suggest_stream(source.sql("select id, text as body from texts"), fields="body", top_k=1)
+        target.register("found", stream)
+        best = target.sql("select id, body, suggestions[1].label from found order by id").fetchall()
+        assert best == [(i, text, row[0][0]) for i, (text, row) in enumerate(zip(texts, known, strict=True))]
+    for frame in (polars.DataFrame({"text": texts}), pd.DataFrame({"text": texts})):
+        assert polars.DataFrame(tagger.suggest_stream(frame, top_k=2))["suggestions"].to_list() == [
+            [{"label": label, "probability": probability} for label, probability in row] for row in known
+        ]
+    none = tagger.suggest_stream(table.slice(0, 0), top_k=2).read_all()
+    assert (none.num_rows, none.schema.names) == (0, ["id", "text", "suggestions"])
+    assert tagger.suggest_stream(pyarrow.table({"text": ["zzz"]})).read_all()["suggestions"].to_pylist() == [[]]
+
+
+def test_streams_without_texts_are_refused():
+    import pyarrow
+
+    tagger = umpteen.Tagger("centroid", calibration=0).fit(["a tax", "a fish"], [["tax"], ["fish"]])
+    for source, message in (
+        (pyarrow.table({"txt": ["a"]}), "there must be a column 'text', but the columns are 'txt'"),
+        (pyarrow.table({"text": ["a"], "suggestions": [1]}), "must not have a column 'suggestions'"),
+        (pyarrow.array(["a"]), "must be a table or a stream of Arrow, but is a column"),
+        (["a"], "must be a column, a table or a stream of Arrow, but"),
+    ):
+        with pytest.raises(DataError, match=message):
+            tagger.suggest_stream(source)
+    with pytest.raises(DataError, match="row 1: text must be a string, but is null"):
+        tagger.suggest_stream(pyarrow.table({"text": ["a", None]})).read_all()
+    numbers = umpteen.Tagger("centroid", "precomputed", calibration=0).fit(np.eye(2), [["a"], ["b"]])
+    with pytest.raises(ParamError, match="a tagger with precomputed features takes no texts"):
+        numbers.suggest_stream(pyarrow.table({"text": ["a"]}))
+
+
 def test_tables_with_more_than_numbers_are_refused_by_column(rows):
     import datetime
     import decimal

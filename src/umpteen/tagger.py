@@ -41,6 +41,7 @@ from umpteen.tagging.storage import (
     open_fields,
     recipe_of,
 )
+from umpteen.tagging.streaming import stream_suggestions
 from umpteen.tagging.targets import check_rows, read_labels
 from umpteen.tagging.updating import VocabularyUpdate, update_model
 from umpteen.tagging.weights import weigh_texts
@@ -464,6 +465,28 @@ class Tagger(Classifying):
         ranking = self.rank_rows(rows, top_k, threshold, exclude, include, threads, min_known=min_known)
         found = self.name_labels(*ranking, language)
         return found[0] if one else found
+
+    def suggest_stream(self, source: Any, *, fields: Fields | FieldNames | None = None, **how: Any) -> Any:
+        """The rows of a table or stream of Arrow with a column more, `suggestions`: for each text a list of labels
+        and their probabilities. A batch is read, and labelled, when the next one is asked for.
+
+        Parameters
+        ----------
+        source
+            Whatever has Arrow's protocol: a table of pyarrow, pandas or polars, a relation of DuckDB, a reader.
+        fields
+            The columns with the texts, as for `fit`; by default those that the model was trained on, else "text".
+        how
+            As for `suggest`.
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+        """
+        known = find_fields(fields, self.features_) or self.fields_ or Fields.make("text", None)
+        if self.features_ is None:
+            raise ParamError("a tagger with precomputed features takes no texts; use suggest")
+        return stream_suggestions(source, known.unlabelled(), lambda texts: self.suggest(texts, **how))
 
     @overload
     def suggest_broader(

@@ -30,7 +30,7 @@ def is_arrow(source: Any) -> bool:
 def read_matrix(source: Any, name: str) -> Any:
     """Rows of numbers, from columns that hold one in each row, or a list of as many in each, as vectors are kept in
     Parquet. A dense matrix, or CSR if that would be large; a column of vectors in one piece is read where it lies."""
-    opened = _open(source, name)
+    opened = open_arrow(source, name)
     if _is_column(opened) and not _is_list(opened.type):
         return _read_column(opened)
     parts = _iter_dense(opened, name)
@@ -43,7 +43,7 @@ def read_matrix(source: Any, name: str) -> Any:
 
 def read_values(source: Any, name: str) -> Any:
     """Labels: the numbers of a table as a matrix; a column, or a table of one, as an array or a list of lists."""
-    opened = _open(source, name)
+    opened = open_arrow(source, name)
     if not _is_column(opened) and len(opened.schema) == 1 and not _is_number(opened.schema.types[0]):
         opened = opened.read_all().column(0)
     if _is_column(opened) and not (_is_list(opened.type) and _is_number(opened.type.value_type)):
@@ -68,7 +68,7 @@ def import_arrow(name: str) -> Any:
     return pyarrow
 
 
-def _open(source: Any, name: str) -> Any:
+def open_arrow(source: Any, name: str) -> Any:
     """A RecordBatchReader of a table or stream; a ChunkedArray of a column."""
     pyarrow = import_arrow(name)
     if isinstance(source, (pyarrow.ChunkedArray, pyarrow.RecordBatchReader)):
