@@ -6,7 +6,9 @@ import bz2
 import gzip
 import lzma
 import os
+import struct
 import threading
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -367,6 +369,40 @@ def test_what_is_wrong_in_an_npz_is_said_with_its_name(tmp_path, change, message
     np.savez(tmp_path / "d.npz", **(arrays | change))
     with pytest.raises(umpteen.errors.DataError, match=rf"d\.npz: .*{message}"):
         umpteen.read_npz(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize("compress", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("member", ["X_indices", "Y_shape", "label_names"])
+def test_damage_in_an_npz_is_told_with_its_member_and_place(tmp_path, tiny, compress, member):
+    data = umpteen.Dataset(tiny.X, tiny.Y, label_names=[f"label {i}" for i in range(tiny.n_labels)])
+    umpteen.write_npz(data, tmp_path / "d.npz")
+    compress(tmp_path / "d.npz", **np.load(tmp_path / "d.npz"))
+    damage = damage_member(tmp_path / "d.npz", f"{member}.npy")
+    with pytest.raises(umpteen.errors.DataError, match=rf"d\.npz: its member {member}\.npy, {damage}, is damaged \("):
+        umpteen.read_npz(tmp_path / "d.npz")
+
+
+def test_damage_in_scipys_npz_is_told_likewise(tmp_path, tiny):
+    umpteen.write_npz(tiny, tmp_path / "X.npz", labels=tmp_path / "Y.npz")
+    damage = damage_member(tmp_path / "Y.npz", "indptr.npy")
+    with pytest.raises(umpteen.errors.DataError, match=rf"Y\.npz: its member indptr\.npy, {damage}, is damaged \("):
+        umpteen.read_npz(tmp_path / "X.npz", labels=tmp_path / "Y.npz")
+    content = (tmp_path / "X.npz").read_bytes()
+    (tmp_path / "X.npz").write_bytes(content[:5_000])
+    with pytest.raises(umpteen.errors.DataError, match=r"X\.npz: .* cut short: .* 5,000 bytes"):
+        umpteen.read_npz(tmp_path / "X.npz", labels=tmp_path / "Y.npz")
+
+
+def damage_member(file, name: str) -> str:
+    """Changes a byte in the middle of a member; gives where the error should say that it begins."""
+    with zipfile.ZipFile(file) as archive:
+        found = archive.getinfo(name)
+    content = bytearray(file.read_bytes())
+    head = found.header_offset
+    start = head + 30 + sum(struct.unpack("<HH", content[head + 26 : head + 30]))
+    content[start + found.compress_size * 3 // 4] ^= 0xFF
+    file.write_bytes(content)
+    return f"which begins at byte {head}"
 
 
 def test_npz_never_unpickles(tmp_path):

@@ -30,6 +30,7 @@ from umpteen.memory import Estimate, check_fits
 _BAD_CONTENT = (ValueError, KeyError, TypeError, EOFError, IndexError, AttributeError, NotImplementedError,
                 zipfile.BadZipFile, zlib.error, OverflowError, SyntaxError, MemoryError, RuntimeError, OSError,
                 tokenize.TokenError)  # fmt: skip
+_ZIP = b"PK\x03\x04"
 
 
 def read_npz(
@@ -49,8 +50,10 @@ def read_npz(
         if "X_data" not in file:
             raise DataError(f"{path}: the file has no labels; pass the file that has them")
         try:
-            X, Y = _rows(file), _matrix(file, "Y")
-            names = {key: _names(file, key) for key in ("label_names", "feature_names")}
+            X, Y = _rows(path, file), _matrix(path, file, "Y")
+            names = {key: _names(path, file, key) for key in ("label_names", "feature_names")}
+        except _Damaged:
+            raise
         except _BAD_CONTENT as error:
             raise DataError(f"{path}: not a data set ({_reason(error)})") from error
     return _dataset(
@@ -68,7 +71,9 @@ def read_npz_features(path: PathLike) -> Csr:
         if "X_data" not in file:
             return as_csr(_load_scipy(path), f"{path}")
         try:
-            return as_csr(_rows(file), f"{path}")
+            return as_csr(_rows(path, file), f"{path}")
+        except _Damaged:
+            raise
         except _BAD_CONTENT as error:
             raise DataError(f"{path}: not a data set ({_reason(error)})") from error
 
@@ -125,6 +130,13 @@ def _open(path: PathLike) -> Iterator[Any]:
         try:
             file = np.load(raw, allow_pickle=False)
         except _BAD_CONTENT as error:
+            raw.seek(0)
+            if raw.read(len(_ZIP)) == _ZIP:
+                n_bytes = raw.seek(0, io.SEEK_END)
+                raise DataError(
+                    f"{path}: not an .npz file, or one that is cut short: its list of members, at the end, cannot be "
+                    f"read; it has {n_bytes:,} bytes"
+                ) from error
             raise DataError(f"{path}: not an .npz file ({_reason(error)})") from error
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise DataError(f"{path}: not an .npz file")
@@ -139,25 +151,43 @@ def _dataset(path: PathLike, *content: Any) -> Dataset:
         raise DataError(f"{path}: {error}") from error
 
 
-def _names(file: Any, key: str) -> list[str] | None:
+class _Damaged(DataError):
+    """One member of an archive cannot be read."""
+
+
+def _take(path: PathLike, file: Any, key: str) -> Any:
+    """An array of an archive. If it is damaged, the error says where it begins: which of its bytes is wrong cannot be
+    known from a checksum of them all."""
+    try:
+        return file[key]
+    except KeyError:  # there is none
+        raise
+    except _BAD_CONTENT as error:
+        member = file.zip.getinfo(key if key in file.zip.namelist() else f"{key}.npy")
+        place = f"its member {member.filename}, which begins at byte {member.header_offset}"
+        raise _Damaged(f"{path}: {place}, is damaged ({_reason(error)})") from error
+
+
+def _names(path: PathLike, file: Any, key: str) -> list[str] | None:
     if key not in file:
         return None
-    names = file[key]
+    names = _take(path, file, key)
     if names.ndim != 1 or names.dtype.kind != "U":
         raise ValueError(f"{key} must be one dimension of text, but are {names.ndim} of {names.dtype}")
     found: list[str] = names.tolist()
     return found
 
 
-def _rows(file: Any) -> Any:
+def _rows(path: PathLike, file: Any) -> Any:
     """X, or its two blocks."""
-    X = _matrix(file, "X")
-    return (X, file["X_dense"]) if "X_dense" in file else X
+    X = _matrix(path, file, "X")
+    return (X, _take(path, file, "X_dense")) if "X_dense" in file else X
 
 
-def _matrix(file: Any, name: str) -> Csr:
-    data, indices, indptr = (file[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
-    matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(file[f"{name}_shape"].tolist()))
+def _matrix(path: PathLike, file: Any, name: str) -> Csr:
+    parts = ("data", "indices", "indptr", "shape")
+    data, indices, indptr, shape = (_take(path, file, f"{name}_{part}") for part in parts)
+    matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(shape.tolist()))
     matrix.check_format(full_check=True)
     return matrix
 
@@ -171,6 +201,9 @@ def _load_scipy(path: PathLike) -> Csr:
             loaded.check_format(full_check=True)
         return sp.csr_matrix(loaded)
     except _BAD_CONTENT as error:
+        with _open(path) as file:
+            for key in file.files:
+                _take(path, file, key)
         raise DataError(f"{path}: not a SciPy sparse matrix ({_reason(error)})") from error
 
 
