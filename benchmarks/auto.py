@@ -1,9 +1,10 @@
 """What `auto` chooses, how long that takes, and how far it is from the best single method of docs/RESULTS.md.
 
-python benchmarks/auto.py [SET | SET-tuned …]
+python benchmarks/auto.py [SET | SET-tuned | SET-texts …]
 
 The choice is made on training rows alone; the test rows are looked at once, after training. SET-tuned is the same
-with `tune`, which also compares settings and may blend.
+with `tune`, which also compares settings and may blend. SET-texts is that from the raw texts, so that text features
+are chosen too; the best single method is that of the set's own numbers all the same.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ SETS = (
     "Tate-Subjects", "NPM-Repos", "YSO-Finna-EN",
 )  # fmt: skip
 BUDGET = "10m"
+#: Those that have texts beside numbers.
+TEXTS = ("StackExchange-Cooking", "Debian-Tags", "Nuclei-Tags", "Tate-Subjects")
 METRIC = "nDCG@5"
 THREADS = 2
 #: Of sets that are too big for a small machine: every so manieth training and test row.
@@ -67,10 +70,27 @@ def report(name: str, tune: bool = False) -> str:
     choice = umpteen.choose_method(train.X, train.Y, BUDGET, THREADS, tune=tune)
     choosing = clock()
     model = train_choice(choice, train.X, train.Y)
+    return describe(name, choice, choosing, clock(), measure(model, test)[METRIC], best_known(name, train, test))
+
+
+def report_texts(name: str) -> str:
+    train, test = (umpteen.read_corpus(data_root() / name / f"{part}.jsonl.xz") for part in ("train", "test"))
+    clock = Clock(THREADS)
+    tagger = umpteen.Tagger(tune=True, budget=BUDGET, calibration=0)
+    features, data = tagger.prepare(train.texts, train.labels)
+    choice = tagger.choose(data, threads=THREADS)
+    choosing = clock()
+    tagger.train(features, data, choice=choice)
     seconds = clock()
+    rows = umpteen.Dataset(*tagger.encode(test.texts, test.labels))
+    value = measure(tagger.fitted(), rows)[METRIC]
+    text = describe(name, choice, choosing, seconds, value, best_known(name, data, rows))
+    return f"Features: `{tagger.choice_.features}`.\n\n{text}"
+
+
+def describe(name: str, choice: Any, choosing: float, seconds: float, value: float, known: tuple[str, float]) -> str:
     print(choice, file=sys.stderr, flush=True)
-    value = measure(model, test)[METRIC]
-    best, reached = best_known(name, train, test)
+    best, reached = known
     header = ["chosen", "choosing", "in all", f"{METRIC}, test rows", "best single method", "its", "difference"]
     row = [
         choice.name, f"{choosing:.0f} s", f"{seconds:.0f} s", f"{value:.2f}", best,
@@ -83,6 +103,7 @@ def report(name: str, tune: bool = False) -> str:
 
 PARTS = {name: (name, partial(report, name)) for name in SETS}
 PARTS |= {f"{name}-tuned": (f"{name}, tuned", partial(report, name, tune=True)) for name in SETS}
+PARTS |= {f"{name}-texts": (f"{name}, tuned, from raw texts", partial(report_texts, name)) for name in TEXTS}
 
 if __name__ == "__main__":
     run_parts("auto", "What auto chooses", PARTS)
