@@ -2,17 +2,19 @@
 
     python -m tests.torture --loads 1000000 --seconds 36000 --record tests/records/torture.md
 
-There are six places. Writers, in processes of their own, do one of these to a place of theirs, for ever:
+There are seven places. Writers, in processes of their own, do one of these to a place of theirs, for ever:
 
     replace    save(overwrite=True) of a model of few shards, or of many
     prune      load what is there, prune it, and save it in its place
     grow       load what is there, add labels to it, and save it in its place; now and then begin anew
     learn      remove what is there, and train another version into the same directory, shard by shard
+    correct    teach a model of texts what is there by corrections, as `umpteen learn` and the server do
     copy       copy another version over it, file by file, each by renaming, as rsync does, in an order that is drawn
 
 Readers open places that are drawn, small ones more often, with and without checksums, and ask. Every version of a
-model has a number of its own, which is in its label names, in its label counts and in its weights, in every shard. A
-load that shows two numbers is mixed. Errors are counted by kind: while files are copied one by one, or shards are
+model has a number of its own, which is in its label names, in its label counts and in its weights, in every shard; in
+models of texts, word j means label j - number, by the weights, and the names say so. A load that shows two numbers is
+mixed. Errors are counted by kind: while files are copied one by one, or shards are
 trained, there is no whole version most of the time, and that is what the error must say. Elsewhere there is always
 one, and an error is a failure.
 
@@ -24,6 +26,7 @@ long runs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -42,11 +45,16 @@ from typing import Any
 import numpy as np
 
 import umpteen
-from umpteen.errors import ModelError
+from umpteen.data.corrections import Correction
+from umpteen.errors import ModelChangedError, ModelError, ModelLockedError
+from umpteen.learning import improve_model
 from umpteen.methods import method_of
 from umpteen.storage.store import ModelReader
+from umpteen.trained.loading import load_model
 
 N_LABELS, N_FEATURES, VERSIONS = 60, 24, 6
+#: Words, and labels, of the models of texts.
+N_WORDS = 30
 _SUMMARY = ("loads", "opened again", "mixed", "failed", "unexpected", "died")
 #: Place -> shards, what its writers do to it, and how often it is read.
 PLACES = {
@@ -55,6 +63,7 @@ PLACES = {
     "pruned": (4, ("prune", "replace"), 15),
     "grown": (2, ("grow",), 15),
     "learned": (4, ("learn",), 14),
+    "corrected": (3, ("correct", "correct", "prune", "replace"), 15),
     "copied": (2, ("copy",), 15),
 }
 #: Places that take one writer: two at once would be in each other's way.
@@ -75,12 +84,46 @@ def make_versions(folder: Path) -> dict[str, list[Path]]:
 
 def train(place: str, number: int, path: Path) -> None:
     """A version of a place's model: the weights of feature 0 are its number, and so are the counts of labels."""
+    if place == "corrected":
+        train_texts(number, path)
+        return
     X = np.random.default_rng(0).random((N_LABELS, N_FEATURES)).astype(np.float32)
     X[:, 0] = number
     X, Y = np.tile(X, (number, 1)), np.tile(np.eye(N_LABELS, dtype=np.float32), (number, 1))
     shard = N_LABELS // PLACES[place][0]
     model = umpteen.Centroid(labels_per_shard=shard, normalize=False, weight_type="float32", threads=1)
     model.fit(X, Y, path, label_names=[f"{number} {label}" for label in range(N_LABELS)])
+
+
+def train_texts(number: int, path: Path) -> None:
+    """A version of the model of texts; all have the same words and as many labels."""
+    texts = [f"word{j} word{j} rare{j % 5}" for j in range(N_WORDS)] * 3
+    labels = [[f"{number} {(j - number) % N_WORDS:03d}"] for j in range(N_WORDS)] * 3
+    method = umpteen.DiSMEC(labels_per_shard=N_WORDS // PLACES["corrected"][0], threads=1)
+    umpteen.Tagger(method, umpteen.Tfidf(threads=1), calibration=0).fit(texts, labels).save(path)
+
+
+def correct(path: Path, versions: list[Path], draw: random.Random) -> None:
+    """Teaches what is there more of its own version, with a new label now and then; or begins anew."""
+    tagger = umpteen.load(path)
+    number, n_labels = int(tagger.classes_[0].split()[0]), len(tagger.classes_)
+    if n_labels >= N_WORDS + 20:
+        umpteen.load(draw.choice(versions)).save(path, overwrite=True)
+        return
+    j = draw.randrange(N_WORDS)
+    said = [Correction(f"word{j} word{j} word{j}", [f"{number} {(j - number) % N_WORDS:03d}"], [], False)]
+    if draw.random() < 0.5:
+        said.append(Correction(f"rare{draw.randrange(5)}", [f"{number} {n_labels:03d} new"], [], True))
+    improve_model(path, lambda tagger: said, threads=1)
+
+
+def numbers_of_texts(tagger: Any) -> set[int]:
+    """The versions that a model's names and its weights are of."""
+    found = {int(name.split()[0]) for name in tagger.classes_}
+    rows = tagger.suggest([f"word{j}" for j in range(N_WORDS)], top_k=1, threads=1)
+    for j, [(name, _)] in enumerate(rows):
+        found.add((j - int(name.split()[1])) % N_WORDS)
+    return found
 
 
 def grow(path: Path, versions: list[Path], draw: random.Random) -> None:
@@ -101,6 +144,8 @@ def numbers(model: Any) -> set[int]:
     """The versions that a model's names, counts and weights are of."""
     row = np.zeros((1, N_FEATURES), np.float32)
     row[0, 0] = 1
+    if isinstance(model, umpteen.Tagger):
+        return numbers_of_texts(model)
     labels, scores = model.predict_topk(row, model.n_labels, threads=1)
     if sorted(labels[0].tolist()) != list(range(model.n_labels)):
         return {-1, -2}
@@ -126,8 +171,11 @@ def write(place: str, target: Path, versions: list[Path], seed: int, rest: float
             time.sleep(draw.choice((0, 0.02, 0.1)))
         elif way == "grow":
             grow(target, versions, draw)
+        elif way == "correct":
+            with contextlib.suppress(ModelChangedError, ModelLockedError):  # another writer was faster
+                correct(target, versions, draw)
         elif way == "prune":
-            umpteen.load(target).pruned(0.2).save(target, overwrite=True)
+            load_model(target).pruned(0.02 if place == "corrected" else 0.2).save(target, overwrite=True)
         else:
             draw.choice(models).save(target, overwrite=True)
         done += 1
