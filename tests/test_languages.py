@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from contextlib import chdir
+from pathlib import Path
 
 import pytest
 import simplemma
 import Stemmer
 from sklearn.feature_extraction.text import TfidfVectorizer
+from typer.testing import CliRunner
 
 import umpteen
+from umpteen.cli.main import app
 from umpteen.errors import MissingExtraError, ModelCorruptError, ParamError
 from umpteen.storage.store import Part
 from umpteen.text.languages import LEMMATISED, STEMMED
@@ -55,6 +60,29 @@ def test_other_spellings_of_the_same_word():
     (span,) = tfidf.spans("cafe\u0301")
     assert (span.begin, span.end) == (0, 5)
     assert span.column >= 0
+
+
+def test_stop_words_of_a_language(tmp_path):
+    tfidf = Tfidf(stop_words="en").fit(ENGLISH)
+    assert list(tfidf.feature_names_) == ["baked", "bakes", "baking", "bread", "cake", "cakes", "fishing", "ﬁsh"]
+    part = tfidf.to_part()
+    assert "the" in part.scalars["tfidf"]["stop_words"]  # the words themselves: another edition changes no model
+    again = Tfidf.from_part(part)
+    assert (again.transform(ENGLISH) != tfidf.transform(ENGLISH)).nnz == 0
+    assert Tfidf(stop_words="fi", language="fi").fit(["ja kala, sekä kalat"]).n_features_ == 1
+    args = ["train", "c.jsonl", "--model", "m", "--method", "dismec", "--features", "stop_words=sv"]
+    with chdir(tmp_path):
+        rows = [{"text": text, "labels": ["x"]} for text in ("fisk och bröd", "bröd", "fisk", "kött och fisk") * 5]
+        Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        found = CliRunner().invoke(app, args)
+        assert found.exit_code == 0, found.output
+        assert set(umpteen.load("m").features_.feature_names_) == {"bröd", "fisk", "kött"}
+
+
+def test_a_missing_list_of_stop_words_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "stopwordsiso", None)
+    with pytest.raises(MissingExtraError, match=r"stop_words='en' needs stopwordsiso.*umpteen\[languages\]"):
+        Tfidf(stop_words="en").fit(ENGLISH)
 
 
 def test_saved_by_name(tmp_path):

@@ -620,13 +620,20 @@ def test_in_a_pipeline():
         ({"token_pattern": "("}, "token_pattern must be a regular expression, but is '\\('"),
         ({"token_pattern": "(a)(b)"}, "token_pattern must be a string with at most one group"),
         ({"token_pattern": b"a"}, "token_pattern must be a string with at most one group"),
-        ({"analyzer": "chars"}, "analyzer must be one of .word., .char., .char_wb., or a function, but is .chars."),
+        (
+            {"analyzer": "chars"},
+            "analyzer must be one of word, char, char_wb, or a function, but is .chars.; did you mean .char. or",
+        ),
         (
             {"analyzer": str.split, "ngram_range": (1, 2)},
             "must be .1, 1. where analyzer is a function",
         ),
         ({"analyzer": "char", "stop_words": ["a"]}, "stop_words are left out of words only, but analyzer is .char."),
-        ({"stop_words": "english"}, "stop_words must be a list of words or None, but is 'english'"),
+        (
+            {"stop_words": "english"},
+            "stop_words must be a list of words, or the code of a language, one of af, .*'english'",
+        ),
+        ({"stop_words": 3}, "stop_words must be a list of words, the code of a language or None, but is 3"),
         ({"hashing": 0}, "hashing must be an integer of at least 1, but is 0"),
         ({"hashing": 2**25}, "hashing must be at most 16777216"),
         ({"hashing": 10, "min_df": 2}, "min_df chooses terms of a vocabulary, but with hashing there is none"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from umpteen.errors import MissingExtraError, ParamError
@@ -58,6 +58,31 @@ def find_reducer(language: str, form: str) -> Callable[[str], str]:
         If the package that knows the language is not installed.
     """
     return _find_stemmer(language) if form == "stem" else _find_lemmatiser(language)
+
+
+def find_stop_words(given: Iterable[str] | str | None) -> frozenset[str]:
+    """Stop words as they are given, or the usual ones of a language by its code.
+
+    Raises
+    ------
+    MissingExtraError
+        If the package that has them is not installed.
+    """
+    if given is None or not isinstance(given, str):
+        return frozenset(given or ())
+    try:
+        import stopwordsiso
+    except ImportError as error:
+        raise MissingExtraError(
+            f"stop_words={given!r:.100} needs stopwordsiso. Install it with: pip install 'umpteen[languages]'"
+        ) from error
+    known = sorted(stopwordsiso.langs())
+    if given not in known:
+        raise ParamError(
+            f"stop_words must be a list of words, or the code of a language, one of {', '.join(known)}, but is "
+            f"{given!r:.100}"
+        )
+    return frozenset(stopwordsiso.stopwords(given))
 
 
 def fold(text: str) -> str:

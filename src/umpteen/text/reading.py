@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from umpteen import _native
 from umpteen.data.arrow import as_texts
 from umpteen.errors import DataError, ParamError
-from umpteen.text.languages import find_reducer
+from umpteen.text.languages import find_reducer, find_stop_words
 from umpteen.text.patterns import run_length
 from umpteen.text.words import STRIP_ACCENTS, marked_words, script_tables, split_scripts, word_table
 
@@ -46,7 +46,7 @@ class TextReader:
         runs = marked_words() if self._all_scripts else _RUNS
         self._pattern = compile_pattern(tfidf.token_pattern) if length is None else runs
         self._length = length or 0
-        self._stop_words = frozenset(tfidf.stop_words or ())
+        self._stop_words = find_stop_words(tfidf.stop_words)
         self._least, self._most = tfidf.ngram_range
         self._kept = tfidf.word_start
         stop_words = [word.encode("utf-8", "surrogatepass") for word in sorted(self._stop_words)]

@@ -34,7 +34,7 @@ from umpteen.params import Parameters, check_choice, check_count, check_flag
 from umpteen.storage.names import Names
 from umpteen.storage.store import Part
 from umpteen.text.counting import Counting, row_limit
-from umpteen.text.languages import check_language
+from umpteen.text.languages import check_language, find_stop_words
 from umpteen.text.patterns import is_linear
 from umpteen.text.reading import TextReader, compile_pattern
 from umpteen.text.words import STRIP_ACCENTS
@@ -85,9 +85,10 @@ class Tfidf(Parameters):
     sublinear_tf, use_idf, smooth_idf, norm
         How counts become values; norm is "l2", "l1" or None.
     lowercase, strip_accents, token_pattern, stop_words
-        What a word is; strip_accents is "unicode", "ascii" or None, stop_words a list of words or None. Fitting takes
-        any pattern; but a saved model is only opened without ``trust_pattern=True`` if its pattern is, roughly, a
-        repeated class of characters, such as ``\b\w\w+\b``, ``\S+`` or ``\w+(?:-\w+)*``.
+        What a word is. strip_accents is "unicode", "ascii" or None; stop_words a list of words, or the code of a
+        language, such as "en", for its usual ones (``pip install 'umpteen[languages]'``). Fitting takes any pattern;
+        but a saved model is only opened without ``trust_pattern=True`` if its pattern is, roughly, a repeated class
+        of characters, such as ``\b\w\w+\b``, ``\S+`` or ``\w+(?:-\w+)*``.
     language, word_form
         Words of a language are counted in one form: "stem", by the rules of PyStemmer, or "lemma", by the dictionary
         of simplemma (``pip install 'umpteen[languages]'``). The language is a code such as "en", "fi" or "sv"; None,
@@ -134,7 +135,7 @@ class Tfidf(Parameters):
         lowercase: bool = True,
         strip_accents: str | None = None,
         token_pattern: str = r"(?u)\b\w\w+\b",
-        stop_words: Sequence[str] | None = None,
+        stop_words: Sequence[str] | str | None = None,
         language: str | None = None,
         word_form: str = "stem",
         word_start: int | None = None,
@@ -385,9 +386,12 @@ class Tfidf(Parameters):
             raise ParamError(f"strip_accents must be 'unicode', 'ascii' or None, but is {self.strip_accents!r}")
         compile_pattern(self.token_pattern)
         words = self.stop_words
-        listed = isinstance(words, Iterable) and not isinstance(words, str)
-        if words is not None and not (listed and all(isinstance(word, str) for word in words)):
-            raise ParamError(f"stop_words must be a list of words or None, but is {words!r}")
+        listed = isinstance(words, Iterable) and all(isinstance(word, str) for word in words)
+        if words is not None and not listed:
+            raise ParamError(
+                f"stop_words must be a list of words, the code of a language or None, but is {words!r:.100}"
+            )
+        find_stop_words(words)
         check_language(self.language, self.word_form)
         if self.language is not None and self.analyzer != "word":
             raise ParamError(f"language is for analyzer='word', but analyzer is {self.analyzer!r}")
@@ -434,7 +438,8 @@ class Tfidf(Parameters):
             )
         params = {name: value for name, value in self.get_params().items() if name != "threads"}
         params["ngram_range"] = list(self.ngram_range)
-        params["stop_words"] = None if self.stop_words is None else sorted(self.stop_words)
+        # The words themselves, so that a model does not depend on another edition of a language's list.
+        params["stop_words"] = None if self.stop_words is None else sorted(find_stop_words(self.stop_words))
         for name, value in params.items():
             params[name] = value.item() if isinstance(value, np.generic) else value
         return Part(self._arrays, {"tfidf": params, "n_rows": self.n_rows_})
