@@ -29,6 +29,13 @@ struct Panel {
   std::vector<std::uint32_t> cursors;
 };
 
+/// How a shard is scored for the rows of a panel.
+enum class Way {
+  kRows,           // row by row
+  kPanel,          // all at once
+  kRowsThenDense,  // row by row, but the last, dense features of all at once
+};
+
 /// Everything one worker needs, allocated once per call.
 class Scorer {
  public:
@@ -66,10 +73,17 @@ class Scorer {
         open_lists(first - begin, n_rows, floors_ == nullptr ? nullptr : floors_ + first,
                    out_scores + first * top_k_);
         Panel& panel = panels_[static_cast<std::size_t>(p)];
-        if (pays(shard, panel, first, first + n_rows))
-          score_panel(shard, panel, n_rows);
-        else
-          for (int r = 0; r < n_rows; ++r) score_row(shard, first + r, lists_[r]);
+        switch (choose_way(shard, panel, first, first + n_rows)) {
+          case Way::kRows:
+            for (int r = 0; r < n_rows; ++r) score_row(shard, first + r, lists_[r]);
+            break;
+          case Way::kPanel:
+            score_panel(shard, panel, n_rows);
+            break;
+          case Way::kRowsThenDense:
+            score_rows_then_dense(shard, panel, first, n_rows);
+            break;
+        }
         close_lists(shard, first - begin, n_rows, out_labels + first * top_k_, out_scores + first * top_k_);
       }
     }
@@ -123,22 +137,33 @@ class Scorer {
     return all ? n_dense_ : 0;
   }
 
-  /// Whether this shard is cheaper to score for all rows of the panel at once than row by row. In cycles, measured:
-  /// a weight of a list takes 2 for a row and 3 for a panel; a mask, with all its weights, row_mask_cycles for a row,
-  /// and for a panel 3 for each of its weights after 6 for spelling it out; a dense feature 1 for each label.
-  bool pays(const LinearShard& shard, const Panel& panel, std::int64_t begin, std::int64_t end) const {
-    if (panel.features.empty()) return false;
+  /// Which way is cheapest for this shard and the rows of the panel. In cycles, measured: a weight of a list takes 2
+  /// for a row and 3 for a panel; a mask, with all its weights, row_mask_cycles for a row, and for a panel 3 for each
+  /// of its weights after 6 for spelling it out; a dense feature 1 for each label, and what rows have summed before
+  /// it 1 for each label and row.
+  Way choose_way(const LinearShard& shard, const Panel& panel, std::int64_t begin, std::int64_t end) const {
+    if (panel.features.empty()) return Way::kRows;
     const std::int64_t n_chunks = chunks_of(shard.n_labels);
-    std::int64_t by_row = 0;
-    for (std::int64_t i = X_.indptr[begin]; i < X_.indptr[end]; ++i)
-      by_row += std::min(2 * count_weights(shard, X_.indices[i]), kernels_.row_mask_cycles * n_chunks);
     const std::int64_t n_dense = count_dense(shard, panel);
-    std::int64_t by_panel = n_dense * shard.n_labels;
+    const std::int64_t first_dense = shard.n_features - n_dense;
+    std::int64_t sparse_by_row = 0;
+    std::int64_t dense_by_row = 0;
+    for (std::int64_t i = X_.indptr[begin]; i < X_.indptr[end]; ++i) {
+      const std::int64_t cycles =
+          std::min(2 * count_weights(shard, X_.indices[i]), kernels_.row_mask_cycles * n_chunks);
+      (X_.indices[i] < first_dense ? sparse_by_row : dense_by_row) += cycles;
+    }
+    std::int64_t sparse_by_panel = 0;
     for (std::size_t i = 0; i < panel.features.size() - static_cast<std::size_t>(n_dense); ++i) {
       const std::int64_t nnz = count_weights(shard, panel.features[i]);
-      by_panel += 3 * nnz + (nnz >= n_chunks ? 6 * n_chunks : 0);
+      sparse_by_panel += 3 * nnz + (nnz >= n_chunks ? 6 * n_chunks : 0);
     }
-    return by_panel < by_row;
+    const std::int64_t dense_by_panel = n_dense * shard.n_labels;
+    const std::int64_t rows = sparse_by_row + dense_by_row;
+    const std::int64_t panels = sparse_by_panel + dense_by_panel;
+    const std::int64_t both = sparse_by_row + (end - begin) * shard.n_labels + dense_by_panel;
+    if (n_dense > 0 && both < std::min(rows, panels)) return Way::kRowsThenDense;
+    return panels < rows ? Way::kPanel : Way::kRows;
   }
 
   static std::int64_t count_weights(const LinearShard& shard, std::int32_t feature) {
@@ -184,10 +209,10 @@ class Scorer {
     const std::int32_t tile_size = tile_size_for(shard);
     const std::size_t n_acc = static_cast<std::size_t>(tile_size) * kPanelRows;
     if (acc_.size() < n_acc) acc_.resize(n_acc);
-    for (std::size_t i = 0; i < panel.x.size(); ++i) panel.scaled[i] = panel.x[i] * shard.scale;
+    const float* const scaled = scale_panel(shard, panel);
     for (std::size_t f = 0; f < n_sparse; ++f) panel.cursors[f] = 0;
-    const RowPanel rows{static_cast<std::int64_t>(n_sparse), panel.features.data(), panel.scaled.data(),
-                        panel.labels.data(), panel.cursors.data()};
+    const RowPanel rows{static_cast<std::int64_t>(n_sparse), panel.features.data(), scaled, panel.labels.data(),
+                        panel.cursors.data()};
     for (std::int32_t begin = 0; begin < shard.n_labels; begin += tile_size) {
       const std::int32_t n_labels = std::min(tile_size, shard.n_labels - begin);
       for (std::int32_t l = 0; l < n_labels; ++l)
@@ -195,10 +220,36 @@ class Scorer {
       kernels_.add_panel(shard, rows, begin, tile_size, acc_.data());
       for (std::int32_t l = 0; n_dense > 0 && l < n_labels; l += 16)
         kernels_.add_spread(spread_.data() + std::ptrdiff_t{(begin + l) / 16} * n_dense * 16,
-                            panel.scaled.data() + n_sparse * kPanelRows, n_dense,
-                            acc_.data() + std::ptrdiff_t{l} * kPanelRows);
+                            scaled + n_sparse * kPanelRows, n_dense, acc_.data() + std::ptrdiff_t{l} * kPanelRows);
       kernels_.select_panel(acc_.data(), begin, n_labels, n_rows, lists_);
     }
+  }
+
+  /// Sums the sparse features row by row, then the dense ones for all rows at once: the same sums in the same order.
+  void score_rows_then_dense(const LinearShard& shard, Panel& panel, std::int64_t first_row, int n_rows) {
+    const std::int32_t n_dense = count_dense(shard, panel);
+    const auto first_dense = static_cast<std::int32_t>(shard.n_features - n_dense);
+    spread(shard);
+    const float* const dense =
+        scale_panel(shard, panel) + (panel.features.size() - static_cast<std::size_t>(n_dense)) * kPanelRows;
+    const std::size_t n_acc = static_cast<std::size_t>(chunks_of(shard.n_labels)) * 16 * kPanelRows;
+    if (panel_acc_.size() < n_acc) panel_acc_.resize(n_acc);
+    for (int r = 0; r < n_rows; ++r) {
+      const std::int32_t* const begin = X_.indices + X_.indptr[first_row + r];
+      const std::int32_t* const end = X_.indices + X_.indptr[first_row + r + 1];
+      add_row(shard, first_row + r, std::lower_bound(begin, end, first_dense) - begin);
+      float* cell = panel_acc_.data() + r;
+      for (std::int32_t l = 0; l < shard.n_labels; ++l, cell += kPanelRows) *cell = acc_[static_cast<std::size_t>(l)];
+    }
+    for (std::int32_t l = 0; l < shard.n_labels; l += 16)
+      kernels_.add_spread(spread_.data() + std::ptrdiff_t{l / 16} * n_dense * 16, dense, n_dense,
+                          panel_acc_.data() + std::ptrdiff_t{l} * kPanelRows);
+    kernels_.select_panel(panel_acc_.data(), 0, shard.n_labels, n_rows, lists_);
+  }
+
+  static const float* scale_panel(const LinearShard& shard, Panel& panel) {
+    for (std::size_t i = 0; i < panel.x.size(); ++i) panel.scaled[i] = panel.x[i] * shard.scale;
+    return panel.scaled.data();
   }
 
   /// Lays out the weights of a shard's dense features, once for all panels of an item.
@@ -211,12 +262,17 @@ class Scorer {
   }
 
   void score_row(const LinearShard& shard, std::int64_t row, TopList& list) {
+    add_row(shard, row, X_.indptr[row + 1] - X_.indptr[row]);
+    kernels_.select_row(acc_.data(), shard.n_labels, list);
+  }
+
+  /// Sums the first entries of a row.
+  void add_row(const LinearShard& shard, std::int64_t row, std::int64_t n_entries) {
     // A corrupt label is any 16-bit number: with room for all of them no check is needed.
     if (acc_.size() < kMaxLabelsPerShard) acc_.resize(kMaxLabelsPerShard);
     std::copy_n(shard.bias, shard.n_labels, acc_.data());
     const std::int64_t begin = X_.indptr[row];
-    kernels_.add_row(shard, X_.indptr[row + 1] - begin, X_.indices + begin, X_.data + begin, acc_.data());
-    kernels_.select_row(acc_.data(), shard.n_labels, list);
+    kernels_.add_row(shard, n_entries, X_.indices + begin, X_.data + begin, acc_.data());
   }
 
   /// Empty lists for this shard, whose threshold is what the shards before it already reached: a score must
@@ -260,6 +316,7 @@ class Scorer {
   std::vector<Panel> panels_;
   std::vector<std::uint16_t> spelled_;  // labels of the runs a panel reads as masks
   AlignedVector<float> acc_;
+  AlignedVector<float> panel_acc_;
   std::int32_t n_dense_ = 0;     // of the shard at hand, last features with weights for most labels
   AlignedVector<float> spread_;  // their weights, by 16 labels, feature and label
   bool spread_ready_ = false;
