@@ -1,6 +1,9 @@
-"""Text features against scikit-learn's TfidfVectorizer, on real text, in one run.
+"""Text features: against scikit-learn's TfidfVectorizer, on real text, in one run; and how well they rank test rows.
 
-python benchmarks/text_features.py [corpora] [single] [saving]
+    python benchmarks/text_features.py [corpora] [single] [saving] [SET …]
+
+SET is StackExchange-Cooking, Nuclei-Tags, Debian-Tags or Tate-Subjects. What is chosen, is chosen by
+which_features.py, which reads no test row.
 """
 
 from __future__ import annotations
@@ -9,13 +12,16 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from common import data_root, run_parts, table, time_all, time_each, version
 from sklearn.feature_extraction.text import TfidfVectorizer
+from which_features import compare as compare_features
 
 import umpteen
+from umpteen.data.label_lists import encode_labels
 from umpteen.storage.store import ModelReader, ModelWriter
 
 SETTINGS = {
@@ -23,6 +29,13 @@ SETTINGS = {
     "words and pairs": {"ngram_range": (1, 2), "min_df": 2, "max_df": 0.7, "sublinear_tf": True},
     "characters within words": {"analyzer": "char_wb", "ngram_range": (3, 5), "min_df": 2, "sublinear_tf": True},
 }
+#: Sets whose test rows judge, and the features compared.
+JUDGED = ("StackExchange-Cooking", "Nuclei-Tags", "Debian-Tags", "Tate-Subjects")
+RANKED = (
+    "words", "stems", "characters", "words + characters", "words + static vectors",
+    "words + characters + static vectors", "words + the encoder", "words + characters + the encoder",
+    "the encoder alone",
+)  # fmt: skip
 
 
 def same(X, expected) -> bool:
@@ -101,6 +114,15 @@ def saving() -> str:
     )
 
 
+def test_rows(name: str) -> str:
+    """All training rows learn, test rows judge."""
+    train, test = (umpteen.read_corpus(data_root() / name / f"{part}.jsonl.xz") for part in ("train", "test"))
+    _, Y_all = encode_labels([*train.labels, *test.labels])  # labels that only test rows have count too
+    Y, Y_test = Y_all[: len(train.texts)], Y_all[len(train.texts) :]
+    found = compare_features(list(train.texts), list(test.texts), Y, Y_test, RANKED)
+    return f"All {Y.shape[0]:,} training rows learn, {Y_test.shape[0]:,} test rows judge. {found}"
+
+
 def corpora() -> str:
     rows = []
     for name in ("Debian-Tags", "Tate-Subjects"):
@@ -121,6 +143,7 @@ PARTS = {
     "corpora": ("Whole corpora", corpora),
     "single": ("One text at a time", single),
     "saving": ("Saving", saving),
+    **{name: (f"Test rows of {name}", partial(test_rows, name)) for name in JUDGED},
 }
 
 if __name__ == "__main__":
