@@ -178,25 +178,17 @@ def costs() -> str:
         rows.append(
             [name, f"{fit:.2f} → {fit_both:.2f} s", f"{times[0]:.1f}",
              f"{1000 * ranked:.1f} → {1000 * ranked_both:.1f} ms", f"{times[1]:.1f}",
-             f"{n_products / (ranked_both - ranked):.0f}", f"{n_products / blas:.0f}", f"{(ranked + blas) / ranked:.1f}"]
+             f"{n_products / (ranked_both - ranked):.0f}", f"{n_products / blas:.0f}",
+             f"{(ranked + blas) / ranked:.1f}"]
         )  # fmt: skip
         print("  ", *rows[-1], file=sys.stderr)
-    header = [
-        "set",
-        "training",
-        "times",
-        "ranking held-out rows",
-        "times",
-        "GFlop/s",
-        "GFlop/s of BLAS",
-        "times with it",
-    ]
+    ranking = ["ranking held-out rows", "times", "GFlop/s", "GFlop/s of BLAS", "times with it"]
     return (
         "DiSMEC on rows drawn as above, at least 5,000 of each set, processor time of one thread, words alone → "
         f"words and {N_DENSE} dense columns; ranking is the median of 9 calls. GFlop/s: two operations for each row, "
-        "label and dense column, in the time that ranking takes longer. Of BLAS: the product alone of a matrix of the "
-        "same rows and one of as many labels, by NumPy's OpenBLAS, and how many times as long ranking would take if "
-        "that were all it took longer.\n\n" + table(header, rows)
+        "label and dense column, in the time that ranking takes longer. Of BLAS: the product alone of a matrix of "
+        "the same rows and one of as many labels, by NumPy's OpenBLAS, and how many times as long ranking would take "
+        "if that were all it took longer.\n\n" + table(["set", "training", "times", *ranking], rows)
     )
 
 
