@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import umpteen
 import umpteen.models.calibration as calibration
 from umpteen.cli.main import app
+from umpteen.data.label_lists import encode_labels
 from umpteen.data.matrix import as_csr
 from umpteen.errors import ParamError
 from umpteen.evaluation.calibration import reliability
@@ -259,6 +260,43 @@ def test_one_decision_wherever_one_asks(cooking, tmp_path):  # noqa: F811
     one = next(i for i, labels in enumerate(decided) if labels)
     shown = CliRunner().invoke(app, ["suggest", str(tmp_path / "m"), texts[one], "--json", "-"])
     assert [each["label"] for each in json.loads(shown.stdout)["suggestions"]] == decided[one]
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "method",
+    [
+        umpteen.Centroid(),
+        umpteen.PDSparse(),
+        umpteen.PfastreXML(n_trees=5),
+        umpteen.RXML(n_learners=1),
+        umpteen.SLEEC(n_learners=1),
+    ],
+    ids=lambda method: method.name,
+)
+def test_where_scores_only_rank_rows_get_as_many_labels_as_training_rows(cooking, method, tmp_path):  # noqa: F811
+    """Centroid gave every label to every row, RXML 15, PfastreXML none."""
+    train, test = cooking
+    features = umpteen.Tfidf()
+    X = features.fit_transform(train.texts[:600])
+    _, Y = encode_labels(train.labels[:600])
+    tX = features.transform(test.texts[:200])
+    method.fit(X, Y, tmp_path / "m")
+    model = umpteen.TrainedModel.load(tmp_path / "m")
+    assert round(Y.nnz / 600) == 2
+    assert model.threshold is None
+    for found in (method.predict(tX), model.predict(tX)):
+        assert np.diff(found.indptr).tolist() == [2] * 200
+        assert (found != model.predict(tX, 2)).nnz == 0
+    assert ((model.decision_function(tX) > 0) != model.predict(tX).toarray()).sum() == 0  # as scikit-learn has it
+    cut = model.predict(tX, threshold=0.9)  # what is asked for is given
+    labels, values = model.rank(tX, threshold=0.9)
+    assert cut.nnz == (labels >= 0).sum() == (values >= 0.9).sum()
+    calibrated = model.calibrate(tX, model.predict(tX, 1))  # a threshold that is learned comes before the number
+    assert calibrated.threshold is not None
+    assert set(np.diff(calibrated.predict(tX).indptr)) != {2}
+    assert "labels given: 2.00 a row" in str(model.judge_decisions(tX, model.predict(tX, 1)))
 
 
 def test_more_labels_than_are_looked_at_first():

@@ -103,8 +103,8 @@ ThresholdOption = Annotated[
     str | None,
     typer.Option(
         "--threshold",
-        help="Least probability; or micro or macro, the thresholds learned in training. By default micro, or 0.5 if "
-        "the model is not calibrated.",
+        help="Least probability; or micro or macro, the thresholds learned in training. By default micro; without "
+        "calibration 0.5, or as many labels as training rows had if scores only rank.",
     ),
 ]
 MinKnownOption = Annotated[

@@ -55,7 +55,7 @@ def command(
         typer.Option(
             "--threshold",
             help="Least probability; micro or macro, the thresholds learned in training; or auto, like --top-k auto. "
-            "By default micro, or 0.5 if the model is not calibrated.",
+            "By default micro; without calibration 0.5, or as many labels as training rows had if scores only rank.",
         ),
     ] = None,
     min_known: MinKnownOption = 0.0,

@@ -55,6 +55,8 @@ class Method(Estimator):
     weighs_rows: ClassVar[bool] = False
     #: Whether it has a parameter `label_terms`, the words of labels as rows of X's features, which taggers make.
     takes_label_terms: ClassVar[bool] = False
+    #: Whether scores say by themselves which labels a row has: those above a margin of 0, or with most votes.
+    has_boundary: ClassVar[bool] = True
     #: Parameters left out of the manifest, because the model keeps them as parts.
     kept_as_parts: ClassVar[tuple[str, ...]] = ()
     #: Names and values of parameters in the manifests of earlier versions -> those of today; values by today's name.

@@ -50,6 +50,7 @@ class Centroid(OneVsRest):
     """
 
     name: ClassVar[str] = "centroid"
+    has_boundary: ClassVar[bool] = False  # a similarity above 0 says nothing
     weighs_rows: ClassVar[bool] = True
     parallelism: ClassVar[Parallelism] = "across"
     needs_negatives: ClassVar[bool] = False

@@ -64,6 +64,7 @@ class PfastreXML(FastXML):
     """
 
     name: ClassVar[str] = "pfastrexml"
+    has_boundary: ClassVar[bool] = False  # votes are multiplied by similarities
     renamed: ClassVar[Mapping[str, str]] = {"candidates": "n_candidates"}
     divides_by_ideal: ClassVar[bool] = False
 

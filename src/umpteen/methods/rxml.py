@@ -145,6 +145,7 @@ class RXML(CountsRowsOnce):
     """
 
     name: ClassVar[str] = "rxml"
+    has_boundary: ClassVar[bool] = False  # sums of similar rows' votes
     parallelism: ClassVar[Parallelism] = "across"
     scorer_class = EmbeddingModel
     #: Section 5.2 and Algorithms 1 to 3, with SLEEC's μ and ρ.

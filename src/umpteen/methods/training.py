@@ -26,6 +26,7 @@ from umpteen.progress import Listener, Progress, listening
 from umpteen.storage.names import Names
 from umpteen.storage.remote import create_model, open_model
 from umpteen.storage.store import ModelWriter, Part
+from umpteen.trained.decisions import HAS_BOUNDARY
 from umpteen.trained.model import TrainedModel
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def check_training(method: Method, X: Csr, Y: Csr, n_labels: int, names: Sequenc
 
 def describe(method: Method, shape: tuple[int, int], n_labels: int, steps: Preprocessing) -> dict[str, Any]:
     """The entries of the manifest."""
+    boundary = {} if method.has_boundary else {HAS_BOUNDARY: False}
     return {
         "umpteen_version": __version__,
         "method": method.name,
@@ -137,6 +139,7 @@ def describe(method: Method, shape: tuple[int, int], n_labels: int, steps: Prepr
         "n_features": shape[1],
         "n_labels": n_labels,
         "preprocessing": steps.to_json(),
+        **boundary,
     }
 
 

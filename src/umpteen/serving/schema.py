@@ -72,7 +72,8 @@ class SuggestOptions(Struct, forbid_unknown_fields=True, kw_only=True):
             Threshold,
             Meta(
                 description="Leave out labels with a lower score; or below the thresholds learned for the best micro "
-                "or macro F1. Without top_k the default is micro, or 0.5 if the model is not calibrated."
+                "or macro F1. Without top_k the default is micro; without calibration 0.5, or as many labels as "
+                "training rows had if scores only rank."
             ),
         ]
         | None

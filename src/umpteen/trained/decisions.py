@@ -21,8 +21,10 @@ from umpteen.params import check_count, check_share
 #: How far down a ranking to look if no number of labels is asked for: so far first, and so far at most.
 _FIRST_LABELS = 50
 _MOST_LABELS = 1250
-#: The least value of a label that is given by a model without calibration.
+#: The least value of a label that is given by a model without calibration, if its method has one.
 _UNCALIBRATED = 0.5
+#: The entry of a manifest that is false where it has none: a row then gets as many labels as training rows had.
+HAS_BOUNDARY = "has_boundary"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,8 @@ class Decider:
     scorer: Scorer
     calibration: Calibration | None
     n_labels: int
+    #: How many labels rows get where scores do not say it; None where they do.
+    usual: int | None = None
 
     def decide(
         self,
@@ -45,8 +49,11 @@ class Decider:
         auto = top_k == "auto"
         cut = self.check(top_k, threshold)
         if cut is None and top_k is None:
-            cut = "micro" if self.calibration is not None else _UNCALIBRATED
-        if isinstance(top_k, str) or top_k is None:
+            cut = self.threshold if self.calibration is None else "micro"
+        if cut is None and top_k is None:
+            assert self.usual is not None
+            labels, scores = predict(self.usual)
+        elif isinstance(top_k, str) or top_k is None:
             labels, scores = self._look_down(predict, None if auto else cut)
         else:
             labels, scores = predict(top_k)
@@ -101,9 +108,11 @@ class Decider:
         return self.scorer.to_unit(scores)
 
     @property
-    def threshold(self) -> float:
-        """The least value of a label that is given, unless another is asked for."""
-        return self.calibration.threshold if self.calibration is not None else _UNCALIBRATED
+    def threshold(self) -> float | None:
+        """The least value of a label that is given, unless another is asked for; None where a number decides."""
+        if self.calibration is not None:
+            return self.calibration.threshold
+        return _UNCALIBRATED if self.usual is None else None
 
     def need_calibration(self, what: str) -> None:
         if self.calibration is None:

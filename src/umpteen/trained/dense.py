@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +22,23 @@ _CELLS_AT_A_TIME = 2**22
 def score_all(model: TrainedModel, X: Any) -> NDArray[np.float32]:
     """How far the score of every label is above the least one that is given without a calibration. A label that the
     model does not rank for a row gets one less than 0 and than all others."""
-    scores = _fill(model, X, "decision_function", "predict_topk", np.nan, lambda found: found - model.scorer.boundary)
+    usual, boundary = model.usual_labels, model.scorer.boundary
+    convert = partial(_above_the_rest, n_given=usual) if usual is not None else lambda found: found - boundary
+    scores = _fill(model, X, "decision_function", "predict_topk", np.nan, convert)
     with np.errstate(all="ignore"):
         lowest = np.nanmin(np.where(np.isnan(scores), np.inf, scores), axis=1, initial=np.inf, keepdims=True)
     return np.where(np.isnan(scores), np.minimum(lowest, 0) - 1, scores).astype(np.float32)
+
+
+def _above_the_rest(scores: NDArray[np.float32], n_given: int) -> NDArray[np.float32]:
+    """Scores in falling order, less the middle between the last one that is given and the next: above 0 if given,
+    even where these two are equal."""
+    last = scores[:, n_given - 1]
+    following = scores[:, n_given] if n_given < scores.shape[1] else np.full(len(scores), -np.inf)
+    edge = np.where(np.isfinite(following), (last + np.where(np.isfinite(following), following, 0)) / 2, last - 1)
+    above = scores - np.where(np.isfinite(edge), edge, 0)[:, None]
+    given = np.arange(scores.shape[1]) < n_given
+    return np.where(given, np.maximum(above, np.finfo(np.float32).tiny), np.minimum(above, 0)).astype(np.float32)
 
 
 def probabilities_of_all(model: TrainedModel, X: Any) -> NDArray[np.float32]:

@@ -34,7 +34,7 @@ from umpteen.params import check_count, check_number
 from umpteen.storage.names import Names
 from umpteen.storage.saving import save_parts
 from umpteen.storage.store import ModelReader, Part
-from umpteen.trained.decisions import Decider
+from umpteen.trained.decisions import HAS_BOUNDARY, Decider
 from umpteen.trained.dense import probabilities_of_all, score_all
 from umpteen.trained.grown import open_grown, rank_known
 from umpteen.trained.header import (
@@ -478,8 +478,9 @@ class TrainedModel:
         """The labels to give each row: ids, best first, padded with -1, and probabilities (see `to_unit`).
 
         This is where all of umpteen decides which labels a row gets: by default those whose probability is at least
-        the threshold learned for the best micro F1; without calibration those with at least 0.5, which for a linear
-        model is a score of at least 0.
+        the threshold learned for the best micro F1; without calibration those with at least 0.5, which for most
+        linear models is a score of at least 0. Scores of Centroid, PD-Sparse, PfastreXML, RXML and SLEEC have no such
+        value: without calibration, rows get as many labels as training rows had on average.
 
         Parameters
         ----------
@@ -503,17 +504,27 @@ class TrainedModel:
 
     @property
     def _decider(self) -> Decider:
-        return Decider(self.scorer, self.calibration, self.n_labels)
+        return Decider(self.scorer, self.calibration, self.n_labels, self.usual_labels)
 
     @property
-    def threshold(self) -> float:
-        """The least value of a label that is given, unless another is asked for; see `rank`."""
+    def usual_labels(self) -> int | None:
+        """How many labels a row gets where scores do not say it: as many as training rows had on average; else
+        None."""
+        if self.header.get(HAS_BOUNDARY, True):
+            return None
+        per_row = float(self.train_counts.counts.sum()) / self.train_counts.n_rows
+        return min(max(1, round(per_row)), self.n_labels)
+
+    @property
+    def threshold(self) -> float | None:
+        """The least value of a label that is given, unless another is asked for; None if that is not what decides.
+        See `rank`."""
         return self._decider.threshold
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """The scores of all labels, n_rows x n_labels, where they take at most half a gigabyte; less the score from
-        which labels are given without a calibration, which is 0 for linear models. A label that the model does not
-        rank for a row has one less than 0 and than all others."""
+        which labels are given without a calibration, where there is one: for linear models 0. A label that the model
+        does not rank for a row has one less than 0 and than all others."""
         return score_all(self, X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
