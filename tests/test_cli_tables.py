@@ -264,6 +264,16 @@ def test_what_cannot_be_a_model_or_a_judge_is_refused_early(model, records, tmp_
     ):
         with pytest.raises(DataError, match=r"none\.csv: there must be at least one row to judge the model by"):
             run(*command)
+    for command in (
+        ["train", tmp_path / "none.csv", "--method", "centroid", "--model", tmp_path / "m", *COLUMNS],
+        ["tune", tmp_path / "none.csv", "--fields-of", model, "--journal", tmp_path / "j"],
+        ["learn", model, tmp_path / "none.csv"],
+    ):
+        with pytest.raises(DataError, match=r"none\.csv: there must be at least one row, but there is none"):
+            run(*command)
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(DataError, match=r"empty\.jsonl: there must be at least one row, but there is none"):
+        run("train", tmp_path / "empty.jsonl", "--model", tmp_path / "m")
     monkeypatch.setattr("umpteen.tagger.Tagger.prepare", lambda *_: pytest.fail("the work had begun"))
     with pytest.raises(DataError, match=r"none\.csv: there must be at least one row to judge the model by"):
         run(

@@ -151,7 +151,13 @@ def known_fields(model: Path | None) -> Fields | None:
 
 
 def read_texts(
-    path: Path, options: TableOptions, known: Fields | None = None, *, ids: bool = False, err: bool = False
+    path: Path,
+    options: TableOptions,
+    known: Fields | None = None,
+    *,
+    ids: bool = False,
+    err: bool = False,
+    purpose: str = "",
 ) -> Corpus:
     """Reads the texts and labels of a table a command names, and says how the table was read. With `ids` also the
     column that a model knows to identify rows, if the table has it."""
@@ -164,15 +170,14 @@ def read_texts(
     corpus = gather(table, fields)
     if table.dialect is not None or fields != TableOptions().fields():
         print_text(f"table      {path}: {describe_reading(table, fields)}", err=err)
+    if not len(corpus):
+        raise DataError(f"{path}: there must be at least one row{purpose}, but there is none")
     return corpus
 
 
 def read_judged(path: Path, options: TableOptions, known: Fields | None = None, **how: Any) -> Corpus:
     """`read_texts` of what a model is judged by, which must be something."""
-    corpus = read_texts(path, options, known, **how)
-    if not len(corpus):
-        raise DataError(f"{path}: there must be at least one row to judge the model by, but there is none")
-    return corpus
+    return read_texts(path, options, known, purpose=" to judge the model by", **how)
 
 
 def describe_reading(table: Table, fields: Fields) -> str:
