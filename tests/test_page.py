@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 
@@ -13,6 +14,7 @@ from umpteen.data.corrections import read_corrections
 from umpteen.serving.app import make_app
 from umpteen.serving.settings import Settings
 
+from .contrast import find_faint
 from .serving import NASTY, listening, serving
 
 TEXT = "The herring in the north sea, and a tax on wine 🍷 and beer"
@@ -281,6 +283,50 @@ def test_readable_in_light_and_dark_and_on_a_phone(page, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     for selector in ("body", ".name", ".score", ".hint", "nav a", "#why-text", ".legend"):
         assert contrast(page, selector) >= 4.5, selector
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out(page, scheme):
+    """Each view, with labels, reasons, corrections, a table and facts; names stand on their bars, too."""
+    page.emulate_media(color_scheme=scheme)
+    write(page, "wine tax")
+    page.get_by_label("Right: wine").click()
+    page.get_by_label("Wrong: fish").click()
+    page.locator(".pick").first.click()
+    expect(page.locator("#why-text")).to_be_visible()
+    page.locator("#filter summary").click()
+    page.locator("#find").fill("customs")
+    page.get_by_label("add customs").click()
+    assert find_faint(page, 30) == []
+    page.locator(".labels li").evaluate_all(  # the bar stands behind a part of each line
+        "lines => lines.forEach((line) => { line.style.background = getComputedStyle(line, '::before').background; })"
+    )
+    assert find_faint(page, 30) == []
+    label_table(page, "a.csv", b"text\nwine\n")
+    expect(page.locator("#table-outcome")).to_contain_text("1 row got")
+    assert find_faint(page, 10) == []
+    page.locator("#to-facts").click()
+    expect(page.locator("#facts dt").first).to_be_visible()
+    assert find_faint(page, 20) == []
+
+
+def test_progress_of_a_table_is_shown(page):
+    """The bar stands while a table is labelled, grows with every piece, and is gone at the end."""
+    seen: list[float] = []
+    bar = page.locator("#table-progress")
+
+    def watch(route):
+        seen.append(bar.evaluate("bar => bar.hidden ? -1 : bar.value"))
+        route.continue_()
+
+    page.route("**/v1/label-table*", watch)
+    assert bar.is_hidden()
+    label_table(page, "new.csv", b"id;text\n" + b"".join(b"%d;wine tax or cod\n" % i for i in range(3000)))
+    expect(page.locator("#table-outcome")).to_contain_text("3,000 rows got", timeout=30_000)
+    assert len(seen) >= 3
+    assert seen[0] == 0
+    assert all(before < after <= 1 for before, after in itertools.pairwise(seen))
+    assert bar.is_hidden()
 
 
 def contrast(page: Page, selector: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -17,6 +18,7 @@ from umpteen.evaluation.per_label import find_confusions, judge_labels, sweep_th
 from umpteen.reporting.findings import examine_texts
 from umpteen.reporting.page import render
 
+from .contrast import find_faint
 from .test_cli_text import LABELS, TEXTS, run
 
 Y = sp.csr_matrix(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], np.float32))
@@ -112,9 +114,15 @@ def test_every_cut_has_intervals_and_groups_of_labels(place):
     assert low <= found.metrics["P@7"] <= high
     assert set(found.metrics) <= set(found.intervals)
     shown = render(found, "", [])
-    for name in ("P", "recall", "microF1", "coverage"):
-        for cut in (2, 7, 60):
-            assert f'<th scope="col">{name}@{cut}</th>' in shown
+    groups = shown.partition('<table class="groups">')[2].partition("</table>")[0]
+    assert groups.count('colspan="3"') == 4
+    for cut in (2, 7, 60):
+        assert groups.count(f'<th scope="col">@{cut}</th>') == 4
+    numbers = [re.findall("<td>(.*?)</td>", row) for row in groups.partition("<tbody>")[2].split("</tr>")[:-1]]
+    assert [row[4:] for row in numbers] == [
+        [f"{each[f'{name}@{cut}']:.2f}" for name in ("P", "recall", "microF1", "coverage") for cut in (2, 7, 60)]
+        for each in found.metrics.by_decile
+    ]
 
 
 def test_unknown_words_are_counted_by_rows(place, monkeypatch):
@@ -181,6 +189,13 @@ def test_the_page_sorts_and_fits_a_telephone(place):
         page.on("request", lambda request: request.url.startswith("file:") or problems.append(request.url))
         page.goto((place / "p.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert find_faint(page, 200) == [], scheme
+        label = page.locator("table.sortable tbody td").first
+        before = label.bounding_box()
+        page.locator(".tall").evaluate("box => { box.scrollLeft = 200; }")
+        assert label.bounding_box() == before  # what a row is about stays in sight
         column = page.locator("table.sortable tbody tr td:first-child")
         page.click("table.sortable th:first-child")
         down = column.all_inner_texts()

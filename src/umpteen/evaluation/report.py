@@ -22,7 +22,10 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem
 th,td{padding:.25rem .45rem;text-align:right;border-bottom:1px solid var(--line)}
 th:first-child,td:first-child{text-align:left}td+td{white-space:nowrap}
 td.best{font-weight:700;background:var(--soft)}
-.wide{overflow-x:auto}.row{display:flex;flex-wrap:wrap;gap:1.5rem;align-items:flex-start}
+.wide{overflow-x:auto}
+.wide th:first-child,.wide tbody td:first-child{position:sticky;left:0;background:Canvas;z-index:1}
+@media (min-width:20rem){.wide td:first-child{min-width:6rem}}
+.row{display:flex;flex-wrap:wrap;gap:1.5rem;align-items:flex-start}
 figure{margin:0;max-width:100%}figcaption{font-size:.85rem;opacity:.8}
 mark{border-radius:3px;padding:0 2px}blockquote{margin:1rem 0;padding:.2rem 1rem;border-left:3px solid var(--line)}
 .words td{text-align:left;white-space:normal}.words th{text-align:left}summary{cursor:pointer;padding:.15rem 0}

@@ -21,6 +21,7 @@ _MOST_LABELS = 1000
 _SHOWN = 12
 _LONGEST_TEXT = 300
 _EXAMPLES = 3
+_FEW = 10
 _SORT = """<script>
 for (const head of document.querySelectorAll("table.sortable th")) {
   head.tabIndex = 0;
@@ -43,7 +44,9 @@ for (const head of document.querySelectorAll("table.sortable th")) {
 _STYLE = """<style>
 table.sortable th{cursor:pointer}table.sortable th[aria-sort=descending]::after{content:" ↓"}
 table.sortable th[aria-sort=ascending]::after{content:" ↑"}
-.tall{max-height:32rem;overflow:auto}.tall thead th{position:sticky;top:0;background:Canvas}
+.tall{max-height:32rem;overflow:auto}.tall thead th{position:sticky;top:0;background:Canvas;z-index:2}
+.tall thead th:first-child{z-index:3}
+.groups th[colspan]{text-align:center}.groups tr+tr th:first-child{position:static;text-align:right}
 .uri{text-align:left;max-width:16rem;overflow:hidden;text-overflow:ellipsis}
 .example{margin:.4rem 0 .8rem;padding-left:.8rem;border-left:3px solid var(--line);overflow-wrap:anywhere}
 </style>"""
@@ -164,22 +167,29 @@ def _decisions(found: Findings) -> str:
 def _deciles(found: Findings) -> str:
     deciles = found.metrics.by_decile
     cuts = list(dict.fromkeys(key.split("@")[1] for key in found.metrics))
-    names = [f"{name}@{cut}" for name in ("P", "recall", "microF1", "coverage") for cut in cuts]
+    measures = ("P", "recall", "microF1", "coverage")
     rows = [
         [
             f"{each['decile']:.0f}", f"{each['n_labels']:,.0f}",
             f"{each['lowest_frequency']:,.0f} – {each['highest_frequency']:,.0f}", f"{each['n_true']:,.0f}",
-            *(f"{each[name]:.2f}" for name in names),
+            *(f"{each[f'{name}@{cut}']:.2f}" for name in measures for cut in cuts),
         ]
         for each in deciles
     ]  # fmt: skip
+    facts = ("group", "labels", "training rows", "true pairs")
+    above = "".join(f'<th scope="colgroup" colspan="{len(cuts)}">{name}</th>' for name in measures)
+    head = (
+        "<tr>" + "".join(f'<th scope="col" rowspan="2">{name}</th>' for name in facts) + f"{above}</tr><tr>"
+        + "".join(f'<th scope="col">@{cut}</th>' for _ in measures for cut in cuts) + "</tr>"
+    )  # fmt: skip
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return section(
         "Frequent and rare labels",
         paragraph(
             "Labels in ten groups, the most frequent in training first. P is what a group adds to that of all; the "
-            "others are of the group alone."
+            "others are of the group alone. In percent."
         ),
-        table(["group", "labels", "training rows", "true pairs", *names], rows),
+        f'<div class="wide"><table class="groups"><thead>{head}</thead><tbody>{body}</tbody></table></div>',
     )
 
 
@@ -312,7 +322,9 @@ def _confusions(found: Findings) -> str:
     return section(
         "What is confused with what",
         paragraph("Rows that have the first label, were not given it, and were wrongly given the second."),
-        table(["missed", "given instead", "rows"], rows) if rows else paragraph("No pair occurs twice."),
+        f'<div class="words">{table(["missed", "given instead", "rows"], rows)}</div>'
+        if rows
+        else paragraph("No pair occurs twice."),
     )
 
 
@@ -355,7 +367,8 @@ def _unknown_words(found: Findings) -> str:
     assert found.unknown is not None
     n = int((found.unknown > 0).sum())
     some = f" Counted in {found.n_looked_at:,} of {n:,} such rows." if found.n_looked_at < n else ""
-    listed = ", ".join(f"{word} ({count:,})" for word, count in found.unknown_words)
+    often = sum(count > 1 for _, count in found.unknown_words)
+    listed = ", ".join(f"{word} ({count:,})" for word, count in found.unknown_words[: max(often, _FEW)])
     return (
         "<h3>Most frequent unknown words</h3>"
         + paragraph(f"With the number of rows that have each.{some}")
