@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import runpy
 import shutil
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -299,3 +301,13 @@ def test_cooking_ranks_better_with_all_channels():
     _, reliability = both.reliability(test.texts, test.labels)
     assert reliability.error < 3
     assert np.isfinite(found["nDCG@5"])
+
+
+@pytest.mark.slow
+def test_the_example_finds_labels_that_no_title_had(capsys):
+    file = Path(__file__).parent.parent / "examples" / "new_labels.py"
+    runpy.run_path(str(file))["main"](data_root() / "YSO-Finna-EN", 1000)
+    said = capsys.readouterr().out
+    assert "channels   rows (dismec): " in said
+    assert "new and right: " in said
+    assert "http://www.yso.fi/onto/yso/p" in said
