@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import runpy
 import shutil
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
 import umpteen
 from umpteen.cli.main import app
-from umpteen.errors import ModelCorruptError, ParamError
+from umpteen.errors import ModelCorruptError, ModelError, ParamError
 from umpteen.tagging import channels as channels_module
 from umpteen.vocabulary.concepts import Concept, Term, Vocabulary
 
@@ -101,6 +103,37 @@ def test_save_and_load_keep_every_channel(tagger, tmp_path):
     assert [list(loaded.suggest(text, top_k=5)) for text in texts] == [list(row) for row in batch]
     with pytest.raises(ParamError, match="only one-vs-rest methods"):
         loaded.add_labels(["tin"], [["tin"]])
+
+
+def test_pickles(tagger):
+    texts = draw(20, 7)[0]
+    assert ranks(pickle.loads(pickle.dumps(tagger)), texts) == ranks(tagger, texts)
+
+
+def test_a_new_edition_of_the_vocabulary_renames_labels(tagger):
+    copy = pickle.loads(pickle.dumps(tagger))
+    renamed = [Concept(f"u:{i}", [Term(f"{name} (food)", "en", "preferred")], deprecated=i == 1)
+               for i, name in enumerate(NAMES)]  # fmt: skip
+    change = copy.update_vocabulary(Vocabulary.build(renamed, language="en"))
+    assert change.retired == [f"{NAMES[1]} (food)"]
+    found = dict(copy.suggest(f"{NAMES[0]} and {NAMES[1]}", top_k=5))
+    assert f"{NAMES[0]} (food)" in found
+    assert NAMES[1] not in found
+
+
+def test_labels_of_no_training_text_that_are_found_do_not_count_as_missed(tagger):
+    texts, labels = [f"{NAMES[-2]} report", f"{NAMES[3]} of the sea"], [[NAMES[-2]], [NAMES[3]]]
+    metrics = tagger.evaluate(texts, labels)
+    assert metrics.n_unseen_found == 1
+    assert "unseen in training: 1 label in 1 row, found 1 time" in str(metrics)
+
+
+def test_a_url_is_refused_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr(channels_module, "train_model", None)
+    with pytest.raises(
+        ModelError, match="memory://a/b: a blend of channels must be saved to a directory, but this is"
+    ):
+        umpteen.Tagger("dismec", vocabulary=vocabulary(), channels=ALL).fit(*draw(200), model_dir="memory://a/b")
 
 
 def bytes_of(path) -> dict[str, bytes]:
@@ -207,6 +240,7 @@ def test_by_default_all_with_auto_and_the_method_alone_if_it_is_named():
         ({"method": "auto", "tune": True}, "must be without tune and keep_rows"),
         ({"channels": ["terms", "label-text"]}, "must have 'rows', which method='dismec' trains"),
         ({"method": "lexical"}, "is the channel 'terms' alone"),
+        ({"method": LinearSVC()}, "channels need one of this package's methods, but method is a LinearSVC"),
     ],
 )
 def test_what_does_not_go_together_is_refused(params, message):

@@ -69,6 +69,8 @@ class Metrics(dict[str, float]):
     n_rows, n_labels, n_rows_without_labels : int
     n_unseen_labels, n_rows_with_unseen_labels : int
         Labels of these rows that no training row had, and rows that have some; 0 if no training labels were given.
+    n_unseen_found : int
+        How often such a label was ranked where it is right; 0 for a model that only ranks labels of training rows.
     known_only : Metrics or None
         The same metrics for rows with a label seen in training, counting only such labels; None if there are no
         others.
@@ -94,11 +96,13 @@ class Metrics(dict[str, float]):
         n_unseen_labels: int = 0,
         n_rows_with_unseen_labels: int = 0,
         known_only: Metrics | None = None,
+        n_unseen_found: int = 0,
     ) -> None:
         super().__init__(values)
         self.n_unseen_labels = n_unseen_labels
         self.n_rows_with_unseen_labels = n_rows_with_unseen_labels
         self.known_only = known_only
+        self.n_unseen_found = n_unseen_found
         self.n_rows = n_rows
         self.n_labels = n_labels
         self.n_rows_without_labels = n_rows_without_labels
@@ -157,9 +161,10 @@ class Metrics(dict[str, float]):
         """What counts as missed although no model could predict it, and the precision without that."""
         notes = []
         if self.n_unseen_labels:
+            found = f", found {_count(self.n_unseen_found, 'time')}" if self.n_unseen_found else ""
             notes.append(
-                f"unseen in training, so counted as missed: {_count(self.n_unseen_labels, 'label')} "
-                f"in {_count(self.n_rows_with_unseen_labels, 'row')}"
+                f"unseen in training{'' if found else ', so counted as missed'}: "
+                f"{_count(self.n_unseen_labels, 'label')} in {_count(self.n_rows_with_unseen_labels, 'row')}{found}"
             )
         if self.known_only is not None:
             precisions = ", ".join(f"{key} {value:.2f}" for key, value in self.known_only.items() if key[:2] == "P@")
@@ -259,8 +264,14 @@ def evaluate(
         by_decile=_describe_deciles(values, true, frequency, group) if deciles else (),
         n_unseen_labels=int(unseen[np.unique(true.indices)].sum()),
         n_rows_with_unseen_labels=int((np.diff(known.indptr) < np.diff(true.indptr)).sum()),
+        n_unseen_found=_count_unseen_found(true, ranked, unseen, threads),
         known_only=known_only,
     )
+
+
+def _count_unseen_found(true: Csr, ranked: Ids, unseen: NDArray[np.bool_], threads: int | None) -> int:
+    there = unseen[ranked] & (ranked >= 0)
+    return int((there & find_hits(true, ranked, threads)).sum()) if there.any() else 0
 
 
 def _count(n: int, thing: str) -> str:

@@ -94,6 +94,9 @@ class TermTable:
         }
         return cls(Names.encode([word for _, word in stems]), arrays, listed)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._stems, self._arrays, self.languages)  # the kernel's tables are made from these
+
     @property
     def n_terms(self) -> int:
         return len(self._arrays["ends"])

@@ -350,7 +350,12 @@ def _rows(found: Findings) -> str:
     if metrics.n_unseen_labels:
         facts.append(
             f"{metrics.n_unseen_labels:,} labels of {metrics.n_rows_with_unseen_labels:,} rows were not in the "
-            "training data, so no model of them could give them; they count as missed."
+            "training data"
+            + (
+                f"; they were found {metrics.n_unseen_found:,} times by their terms or words."
+                if metrics.n_unseen_found
+                else ", so no model of them could give them; they count as missed."
+            )
         )
     return section(
         "Rows",

@@ -116,6 +116,10 @@ class TaggerParameters(Threaded):
         if isinstance(method, Untrainable):
             raise ParamError(f"this tagger was loaded and cannot be trained: {method.reason}; give it a method first")
         if not isinstance(method, Method) and is_classifier(method):
+            if self.find_channels():
+                raise ParamError(
+                    f"channels need one of this package's methods, but method is a {type(method).__name__}"
+                )
             method = ForeignClassifier(method)
         if not isinstance(method, Method):
             raise ParamError(

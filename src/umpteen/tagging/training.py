@@ -20,7 +20,7 @@ from umpteen.data.dataset import Dataset
 from umpteen.data.files import PathLike
 from umpteen.data.matrix import Csr, as_csr
 from umpteen.data.tables.fields import Fields
-from umpteen.errors import ParamError
+from umpteen.errors import ModelError, ParamError
 from umpteen.methods.held_out import draw_held_out, first_fold, train_calibrated
 from umpteen.methods.training import check_keep_rows
 from umpteen.progress import Listener
@@ -72,6 +72,8 @@ def prepare(
     check_rows(X.shape[0], Y.shape[0])
     channels = _channels(tagger, features, Y)
     if channels:
+        if model_dir is not None and is_url(model_dir):
+            raise ModelError(f"{model_dir}: a blend of channels must be saved to a directory, but this is a URL")
         assert features is not None
         assert vocabulary is not None
         X = weigh_dense(features, X, Y, tagger.seed)
