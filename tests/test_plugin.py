@@ -16,8 +16,8 @@ import pytest
 import umpteen
 from umpteen.comparing.programs import peer_class
 from umpteen.data.reading import read
-from umpteen.errors import ModelFormatError, ParamError
-from umpteen.extensions import API_VERSION, Registry, api_versions, declared
+from umpteen.errors import DataError, ModelFormatError, ParamError
+from umpteen.extensions import API_VERSION, Registry, all_declared, api_versions, declared
 from umpteen.methods import METHODS, method_class, method_of
 from umpteen.text.encoding import open_encoder
 
@@ -224,12 +224,12 @@ def test_versions_are_those_of_installed_packages(tmp_path, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[umpteen.api]\n1 = other\n2 = other\n3 = some.where\n")
     monkeypatch.syspath_prepend(tmp_path)
-    api_versions.cache_clear()
+    forget()
     try:
         found = api_versions()
         assert (found["other"], found["some.where"]) == ({"1", "2"}, {"3"})
     finally:
-        api_versions.cache_clear()
+        forget()
 
 
 # --- the example, in an environment of its own ----------------------------------------------------------------------
@@ -384,3 +384,106 @@ def test_a_package_that_fails_as_it_is_imported_is_named(raised, tmp_path, monke
     ):
         with pytest.raises(ParamError, match=r"cannot be imported.*no licence"):
             use()
+
+
+# --- packages that are not as they should be --------------------------------------------------------------------
+
+WRONG = """
+from umpteen import Centroid
+
+class Mine(Centroid):
+    name = "mine"
+
+class Ours(Centroid):
+    name = "dismec"
+
+number = 3
+
+def fails(argument):
+    raise KeyError("no licence")
+
+def gives_a_number(argument):
+    return 3
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Puts a package where installed ones are looked for, with the text of its entry_points.txt."""
+
+    def write(name: str, points: str, code: str = WRONG) -> None:
+        place = tmp_path / "installed"
+        facts = place / f"{name}-1.0.dist-info"
+        facts.mkdir(parents=True)
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (facts / "entry_points.txt").write_text(points)
+        (place / f"{name}.py").write_text(code)
+        monkeypatch.syspath_prepend(place)
+        forget()
+
+    yield write
+    monkeypatch.undo()
+    forget()
+    for name in ("first", "second", "third"):
+        sys.modules.pop(name, None)
+
+
+def forget():
+    for found in (declared, all_declared, api_versions):
+        found.cache_clear()
+
+
+def test_a_name_that_two_packages_declare_is_refused(install):
+    for name in ("first", "second"):
+        install(name, f"[umpteen.api]\n1 = {name}\n[umpteen.methods]\nmine = {name}:Mine\n")
+    with pytest.raises(ParamError, match=r"'mine' must be declared by one .* but is by first:Mine and second:Mine"):
+        method_class("mine")
+    assert not {"first", "second"} & set(sys.modules)
+
+
+def test_a_name_of_ours_stays_ours(install):
+    install("first", "[umpteen.api]\n1 = first\n[umpteen.methods]\ndismec = first:Ours\nmine = first:Mine [fast]\n")
+    assert method_class("dismec") is umpteen.DiSMEC
+    assert method_class("mine").__module__ == "first"
+
+
+@pytest.mark.filterwarnings("ignore:the entry points of third cannot be read")
+def test_entry_points_that_make_no_sense_are_named(install, tmp_path):
+    points = "odd = 12 34:::\nmissing = first:Missing\nnumber = first:number\nours = first:Ours\n"
+    install("first", f"[umpteen.api]\n1 = first\n[umpteen.methods]\n{points}")
+    install("third", "[umpteen.methods]\nno equals sign\n")
+    for name, message in (
+        ("odd", "12 34 must say which version"),
+        ("missing", "first:Missing cannot be imported: AttributeError"),
+        ("number", "'number' must name a class derived from umpteen.Method, but is 3"),
+        ("ours", "the method declared as 'ours' must have this name, but its name is 'dismec'"),
+    ):
+        with pytest.raises(ParamError, match=message):
+            method_class(name)
+    forget()
+    with pytest.warns(UserWarning, match="the entry points of third cannot be read"):
+        assert "missing" in METHODS
+
+
+def test_a_package_that_leaves_as_it_is_imported_is_named(install):
+    install("first", "[umpteen.api]\n1 = first\n[umpteen.methods]\nmine = first:Mine\n", "raise SystemExit(0)")
+    with pytest.raises(ParamError, match="first:Mine cannot be imported: SystemExit"):
+        method_class("mine")
+
+
+def test_readers_and_encoders_that_fail_are_named(install, tmp_path):
+    points = "".join(
+        f"[umpteen.{group}]\nnumber = first:number\nfails = first:fails\nwrong = first:gives_a_number\n"
+        for group in ("readers", "encoders")
+    )
+    install("first", f"[umpteen.api]\n1 = first\n{points}")
+    for use, what in (
+        (lambda name: read(tmp_path / "a", format=name), "reader"),
+        (lambda name: open_encoder(f"{name}:x"), "encoder"),
+    ):
+        with pytest.raises(ParamError, match="first:number, declared as 'number', must be a function, but is 3"):
+            use("number")
+        with pytest.raises(DataError, match=r"first:fails failed on '.*': KeyError: 'no licence'"):
+            use("fails")
+        with pytest.raises((DataError, ParamError), match=f"{what}.* must"):
+            use("wrong")

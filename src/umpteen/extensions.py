@@ -17,12 +17,13 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+import warnings
 from collections.abc import Iterator, MutableMapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from umpteen.errors import ParamError, UmpteenError
+from umpteen.errors import DataError, ParamError, UmpteenError
 
 METHODS_GROUP = "umpteen.methods"
 READERS_GROUP = "umpteen.readers"
@@ -37,16 +38,44 @@ API_VERSION = 1
 @functools.cache
 def declared(group: str) -> dict[str, str]:
     """What installed packages declare in a group: name -> "module:attribute". Nothing is imported."""
-    return {point.name: point.value for point in metadata.entry_points(group=group)}
+    return {name: places[0] for name, places in all_declared(group).items()}
+
+
+@functools.cache
+def all_declared(group: str) -> dict[str, list[str]]:
+    """The same with every place, if several packages declare a name."""
+    found: dict[str, list[str]] = {}
+    for point in _entry_points(group):
+        place = point.value.partition("[")[0].strip()  # behind it extras may stand
+        if place not in found.setdefault(point.name, []):
+            found[point.name].append(place)
+    return found
 
 
 @functools.cache
 def api_versions() -> dict[str, set[str]]:
     """The versions of `umpteen.plugin` that installed packages are written for, by the name of the package."""
     found: dict[str, set[str]] = {}
-    for point in metadata.entry_points(group=API_GROUP):
-        found.setdefault(point.module, set()).add(point.name)
+    for version, places in all_declared(API_GROUP).items():
+        for place in places:
+            found.setdefault(place.partition(":")[0].strip(), set()).add(version)
     return found
+
+
+def _entry_points(group: str) -> list[metadata.EntryPoint]:
+    """The entry points of installed packages, but for those that are damaged, which are named in a warning."""
+    try:
+        return list(metadata.entry_points(group=group))
+    except Exception:  # says nothing of which package it is
+        found: list[metadata.EntryPoint] = []
+        for package in metadata.distributions():
+            try:
+                found += [point for point in package.entry_points if point.group == group]
+            except Exception as error:
+                warnings.warn(
+                    f"the entry points of {package.name} cannot be read: {error}", UserWarning, stacklevel=2
+                )
+        return found
 
 
 def _check_api(place: str, *, must_say: bool) -> None:
@@ -98,8 +127,26 @@ class Registry(MutableMapping[str, str]):
 def load_declared(group: str, name: str) -> Any:
     """What an installed package declares under a name."""
     place = declared(group)[name]
+    if len(places := all_declared(group).get(name, [])) > 1:
+        raise ParamError(
+            f"{name!r} must be declared by one installed package in {group}, but is by "
+            f"{' and '.join(sorted(places))}; uninstall one of them"
+        )
     _check_api(place, must_say=True)
     return _import_object(place)
+
+
+def call_declared(group: str, name: str, argument: Any) -> Any:
+    """What a function that an installed package declares under a name makes of an argument."""
+    function, place = load_declared(group, name), declared(group)[name]
+    if not callable(function):
+        raise ParamError(f"{place}, declared as {name!r}, must be a function, but is {function!r:.100}")
+    try:
+        return function(argument)
+    except (UmpteenError, OSError):
+        raise
+    except Exception as error:  # a package's function may raise anything
+        raise DataError(f"{place} failed on {str(argument)!r}: {type(error).__name__}: {error}") from error
 
 
 def _import_object(place: str) -> Any:
@@ -108,7 +155,7 @@ def _import_object(place: str) -> Any:
         return _import(place)
     except UmpteenError:
         raise
-    except Exception as error:  # a package's module may raise anything
+    except (Exception, SystemExit) as error:  # a package's module may raise anything
         raise ParamError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -126,7 +173,7 @@ def import_given(place: str) -> Any:
         return _import(place)
     except UmpteenError:
         raise
-    except Exception as error:  # likewise
+    except (Exception, SystemExit) as error:  # likewise
         raise ParamError(f"{place!r} must name a class as module:Class, but cannot be imported: {error}") from error
     finally:
         sys.path.remove(here)

@@ -12,7 +12,7 @@ from umpteen.data.npz import map_npy, read_npy, read_npz, read_npz_features
 from umpteen.data.svmlight import read_svmlight
 from umpteen.data.xc_text import read_xc, read_xc_features
 from umpteen.errors import DataError, ParamError
-from umpteen.extensions import READERS_GROUP, declared, load_declared
+from umpteen.extensions import READERS_GROUP, call_declared, declared
 from umpteen.nearest import did_you_mean
 
 FORMATS = ("xc", "svmlight", "npz", "npy")
@@ -61,7 +61,7 @@ def read(path: PathLike, *, format: str | None = None, **options: Any) -> Datase
         return read_npy(path, **options)
     others = declared(READERS_GROUP)
     if format in others:
-        return check_dataset(load_declared(READERS_GROUP, format)(path), format)  # options are of our own formats
+        return check_dataset(call_declared(READERS_GROUP, format, path), format)  # options are of our own formats
     hint = did_you_mean(format, known_formats())
     raise ParamError(f"format must be one of {', '.join(known_formats())}, but is {format!r}{hint}")
 

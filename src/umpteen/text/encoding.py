@@ -23,7 +23,7 @@ import numpy as np
 from umpteen.data.arrow import as_texts
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
-from umpteen.extensions import ENCODERS_GROUP, Registry, declared, load_declared
+from umpteen.extensions import ENCODERS_GROUP, Registry, call_declared, declared, load_declared
 from umpteen.params import Parameters, check_count
 from umpteen.progress import Progress, listening, shown
 from umpteen.storage.store import Part
@@ -64,7 +64,9 @@ def open_encoder(given: Any, cache: str | Path | bool | None = None) -> SvdEncod
         if cache:
             raise ParamError(f"cache is for encoders that a model does not hold, but encoder is {given!r:.100}")
         return HELD[kind](argument)
-    return OutsideEncoder(given, ENCODERS.load(kind)(argument), cache)
+    if kind in ENCODERS.own:
+        return OutsideEncoder(given, ENCODERS.load(kind)(argument), cache)
+    return OutsideEncoder(given, call_declared(ENCODERS_GROUP, kind, argument), cache)
 
 
 def name_of(encoder: Any) -> str:

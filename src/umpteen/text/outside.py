@@ -73,6 +73,10 @@ class OutsideEncoder:
     def __init__(
         self, name: str, function: Callable[[list[str]], Any], cache: str | Path | bool | None = None
     ) -> None:
+        if not callable(function):
+            raise ParamError(
+                f"encoder {name} must be a function from a list of texts to vectors, but is {function!r:.100}"
+            )
         self.name, self.function, self.cache = name, function, find_cache(cache)
         self.width = 0
 
