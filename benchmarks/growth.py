@@ -1,13 +1,14 @@
 """Growing a model: labels added later, and corrections of single texts, beside training from the start.
 
-    python benchmarks/growth.py [cooking | debian | debian-kept | nuclei | eurlex | corrections]
+    python benchmarks/growth.py [cooking | debian | debian-kept | nuclei | eurlex | corrections | corrections-debian]
 
 A tenth of the labels is hidden, with all rows that have one. The model is trained on the others; then the hidden
 labels are added with at most 1, 5 or 20 rows each, trained against all old rows again, which a user would not have,
 against nothing but the rows given, a sample of rows that the model keeps, or rows made from its weights. "From the
 start" trains old and new rows together, old labels too.
 
-Corrections: a model of half of a corpus learns the other half text by text, all labels of a text at a time.
+Corrections: a model of half of a corpus learns the other half text by text, all labels of a text at a time; or as a
+person would judge what the model suggests: suggestions accepted or rejected, and labels added that were missing.
 """
 
 from __future__ import annotations
@@ -176,13 +177,27 @@ def psp(ranked: np.ndarray, split: Split) -> float:
     return 100 * got / best
 
 
-def corrections(name: str) -> str:
+def judge(tagger: umpteen.Tagger, texts: list[str], labels: list[list[str]]) -> list[Correction]:
+    """What a person says of the five best suggestions: which are right, which wrong, and which labels are missing."""
+    found = [[name for name, _ in row] for row in tagger.suggest(texts, 5)]
+    return [
+        Correction(
+            text,
+            [name for name in suggested if name in own] + [name for name in own if name not in suggested],
+            [name for name in suggested if name not in own],
+            False,
+        )
+        for text, own, suggested in zip(texts, labels, found, strict=True)
+    ]
+
+
+def corrections(name: str, judged: bool = False) -> str:
     train, test = (umpteen.read_corpus(data_root() / name / f"{part}.jsonl.xz") for part in ("train", "test"))
     order = np.random.default_rng(0).permutation(len(train))
     half = len(order) // 2
     texts, labels = [train.texts[i] for i in order], [train.labels[i] for i in order]
     make = partial(umpteen.Tagger, umpteen.DiSMEC(threads=2), calibration=0)
-    tagger, seconds, rows = make().fit(texts[:half], labels[:half]), 0.0, []
+    tagger, seconds, n_wrong, rows = make().fit(texts[:half], labels[:half]), 0.0, 0, []
 
     def score(model) -> np.ndarray:
         metrics = model.evaluate(test.texts, test.labels, deciles=False)
@@ -191,8 +206,13 @@ def corrections(name: str) -> str:
     for begin, end in zip((0, *STREAM), STREAM, strict=False):
         if end:
             some = range(half + begin, half + end)
+            if judged:
+                said = judge(tagger, [texts[i] for i in some], [labels[i] for i in some])
+            else:
+                said = [Correction(texts[i], labels[i], (), True) for i in some]
+            n_wrong += sum(len(each.wrong) for each in said)
             started = time.process_time()
-            tagger.learn_from([Correction(texts[i], labels[i], (), True) for i in some])
+            tagger.learn_from(said)
             seconds += time.process_time() - started
         again = make().fit(texts[: half + end], labels[: half + end])
         each = f"{1000 * seconds / end:.1f} ms" if end else ""
@@ -205,10 +225,16 @@ def corrections(name: str) -> str:
         tagger.learn(texts[i], labels[i])
         one.append(time.process_time() - started)
     header = ["corrections", "learnt: P@1 / 3 / 5", "trained again: P@1 / 3 / 5", "processor time each"]
+    how = (
+        f"A correction says which of the five best suggestions are right and which are wrong, {n_wrong:,} in all, "
+        "and names the labels that are missing; nothing is said of others. "
+        if judged
+        else ""
+    )
     return (
-        f"{half:,} texts are trained on; corrections come from the other half. A single one after {STREAM[-1]:,}, "
-        f"with a model that can be used at once, takes {1000 * np.median(one):.0f} ms of processor time: "
-        f"labels are stored in blocks, and those that changed are packed again.\n\n{table(header, rows)}"
+        f"{half:,} texts are trained on; corrections come from the other half. {how}A single one after "
+        f"{STREAM[-1]:,}, with a model that can be used at once, takes {1000 * np.median(one):.0f} ms of processor "
+        f"time: labels are stored in blocks, and those that changed are packed again.\n\n{table(header, rows)}"
     )
 
 
@@ -226,6 +252,10 @@ PARTS = {
     "nuclei": ("Labels added to Nuclei-Tags", partial(study, "Nuclei-Tags")),
     "eurlex": ("Labels added to a slice of EURLex-4K", partial(study, "EURLex-4K")),
     "corrections": ("Corrections of StackExchange-Cooking", partial(corrections, "StackExchange-Cooking")),
+    "corrections-debian": (
+        "Corrections of Debian-Tags, with suggestions accepted and rejected",
+        partial(corrections, "Debian-Tags", judged=True),
+    ),
 }
 
 if __name__ == "__main__":

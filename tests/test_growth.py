@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -141,7 +142,7 @@ def test_scores_of_new_labels_are_drawn_towards_rest_by_trust(tiny):
     labels = np.flatnonzero(n_rows > 1)[:3].astype(np.int32)
     W, bias = sp.csr_matrix(np.ones((3, 2), np.float32)), np.array([-1, 0, 1], np.float32)
     drawn, rest = draw_to_rest(data, labels, W, bias)
-    trust = 0.5 ** (1 - 1 / n_rows[labels])
+    trust = 0.5 ** (1.5 * n_rows[labels] / (n_rows[labels] + 2))
     np.testing.assert_allclose(drawn.toarray(), np.repeat(trust[:, None], 2, 1), rtol=1e-6)
     np.testing.assert_allclose(rest, (bias + 1) * trust - 1, rtol=1e-6)
 
@@ -159,7 +160,30 @@ def test_rows_kept_say_how_far_new_labels_are_trusted(cooking, monkeypatch):  # 
     low, high = (
         t.fitted().predict_topk(t.vectorize(test.texts[:300]).X, 1, include=["new"])[1] for t in (trusted, plain)
     )
-    np.testing.assert_allclose(low + 1, found[0] ** (1 - 1 / 20) * (high + 1), atol=5e-3)
+    np.testing.assert_allclose(low + 1, found[0] ** (1.5 * 20 / 22) * (high + 1), atol=5e-3)
+
+
+def test_probabilities_of_labels_with_few_rows_are_not_too_high(cooking):  # noqa: F811
+    """Summed over the new labels of new texts they come to how many of these are right, or to less."""
+    train, test = cooking
+    rng, counts = np.random.default_rng(0), Counter(name for row in train.labels[:4000] for name in row)
+    hidden = {name for name in counts if counts[name] >= 8 and rng.random() < 0.1}
+    old = [i for i in range(4000) if hidden.isdisjoint(train.labels[i])]
+    base = umpteen.Tagger(umpteen.DiSMEC(), keep_rows=1000)
+    base.fit([train.texts[i] for i in old], [train.labels[i] for i in old])
+    texts, truth = test.texts[:1500], [hidden.intersection(row) for row in test.labels[:1500]]
+    for n in (1, 5):
+        rows = sorted({i for name in hidden for i in [i for i in range(4000) if name in train.labels[i]][:n]})
+        new, labels = [train.texts[i] for i in rows], [train.labels[i] for i in rows]
+        expected, right = {}, {}
+        for negatives in ("auto", "rows"):
+            tagger = umpteen.Tagger.from_model(base.fitted()).add_labels(new, labels, negatives=negatives)
+            given = zip(tagger.suggest(texts, 5, threshold=0.2), truth, strict=True)
+            judged = [(p, name in own) for row, own in given for name, p in row if name in hidden]
+            expected[negatives], right[negatives] = (sum(column) for column in zip(*judged, strict=True))
+        assert right["auto"] >= 5
+        assert expected["auto"] < 1.2 * right["auto"]
+        assert expected["auto"] / right["auto"] < expected["rows"] / right["rows"]
 
 
 def test_what_is_too_little_is_refused(tagger, tiny):
