@@ -64,7 +64,7 @@ def test_a_budget_is_above_zero(given):
 
 
 def test_times_in_words():
-    assert [format_seconds(s) for s in (0.04, 8, 45, 600, 7200)] == ["0.0 s", "8.0 s", "45 s", "10 min", "2.0 h"]
+    assert [format_seconds(s) for s in (0.004, 8, 45, 600, 7200)] == ["0.004 s", "8.0 s", "45 s", "10 min", "2.0 h"]
 
 
 # --- the choice -----------------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ def parse_budget(budget: Any = None) -> float:
 
 def format_seconds(seconds: float) -> str:
     """A time in words: 8 s, 12 min, 3.5 h."""
+    if seconds < 0.1:
+        return f"{seconds:.1g} s"  # "0.0 s, more than 0.0 s" would say nothing
     if seconds < 100:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
