@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -132,7 +135,7 @@ def test_a_damaged_npy_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("fixed", [True, False])
-def test_lists_of_parquet_are_vectors(tmp_path, blocks, fixed):
+def test_lists_of_parquet_are_vectors(tmp_path, tiny, blocks, fixed):
     dense = blocks[1].astype(np.float32)
     flat = pa.array(dense.ravel())
     lists = (
@@ -143,7 +146,43 @@ def test_lists_of_parquet_are_vectors(tmp_path, blocks, fixed):
     pq.write_table(pa.table({"vector": lists, "n": np.arange(len(dense))}), tmp_path / "v.parquet", row_group_size=50)
     X = as_csr(pq.read_table(tmp_path / "v.parquet"), "X")
     np.testing.assert_array_equal(X.toarray(), np.column_stack([dense, np.arange(len(dense))]))
+    model = umpteen.DiSMEC().fit(pq.read_table(tmp_path / "v.parquet", columns=["vector"]), tiny.Y)
+    expected = umpteen.DiSMEC().fit(dense, tiny.Y).predict_topk(dense, 3)
+    for got, want in zip(model.predict_topk(pa.table({"vector": lists}), 3), expected, strict=True):
+        np.testing.assert_array_equal(got, want)
     with pytest.raises(DataError, match="column 'v' of X must hold lists of one length"):
         as_csr(pa.table({"v": [[1.0], [1.0, 2.0]]}), "X")
     with pytest.raises(DataError, match="column 'v' of X must hold a number in every place, but lacks one in row 1"):
         as_csr(pa.table({"v": [[1.0], None]}), "X")
+
+
+MEASURE = """
+import sys
+import numpy as np, scipy.sparse as sp, umpteen
+from umpteen.data.matrix import as_csr
+
+random = np.random.default_rng(0)
+dense = random.standard_normal((6000, 384), dtype=np.float32)
+sparse = sp.random(6000, 3000, 0.005, format="csr", dtype=np.float32, random_state=1)
+X = as_csr(dense if sys.argv[1] == "dense" else (sparse, dense), "X")
+Y = sp.csr_matrix((random.random((6000, 15)) < 0.05).astype(np.float32))
+method = umpteen.DiSMEC(threads=1)
+
+def status(name):
+    return 1024 * int(open("/proc/self/status").read().split(name + ":")[1].split()[0])
+
+stated = method.estimate(X, Y).peak_bytes
+method.fit(X[:200], Y[:200])  # what is loaded only once
+open("/proc/self/clear_refs", "w").write("5")  # the peak is counted anew
+before = status("VmRSS")
+method.fit(X, Y)
+print(stated, status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", ["dense", "both"])
+def test_training_needs_no_more_memory_than_stated(kind):
+    found = subprocess.run([sys.executable, "-c", MEASURE, kind], capture_output=True, text=True, check=True).stdout
+    stated, measured = map(int, found.split())
+    assert 1e6 < measured < stated < 10 * measured
