@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,6 +14,8 @@ import umpteen
 from umpteen.errors import DataError, ModelFormatError, ParamError
 from umpteen.methods import method_of
 from umpteen.trained.liblinear import write_liblinear
+
+from .serving import serving
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +122,88 @@ def test_weights_that_cannot_be_used_are_refused(coef, intercept, names, message
 def test_other_types_of_weights_are_refused():
     with pytest.raises(ParamError, match="weight_type must be one of"):
         umpteen.TrainedModel.from_weights(np.ones((2, 3)), weight_type="int8")
+
+
+# --- what others trained, as any other model -----------------------------------------------------------------------
+
+PEERS = Path(__file__).parent / "peers"
+
+
+def weights_of_liblinear(X, Y):
+    """One machine for each label, by LIBLINEAR itself."""
+    from liblinear.liblinearutil import train
+
+    found = []
+    for label in range(Y.shape[1]):
+        y = np.where(Y[:, label].toarray().ravel() > 0, 1, -1)
+        machine = train(y, sp.csr_matrix(X, dtype=np.float64), "-s 2 -B 1 -q")
+        weights, bias = machine.get_decfun(label_idx=machine.get_labels().index(1))
+        found.append([*weights[: X.shape[1]], bias])
+    return np.array(found)
+
+
+def test_weights_of_liblinear_score_as_it_does(bibtex):
+    from liblinear.liblinearutil import predict, train
+
+    X, Y = bibtex[0].X[:300], bibtex[0].Y[:300]
+    Y = Y[:, np.argsort(-Y.getnnz(axis=0), kind="stable")[:5]]
+    weights = weights_of_liblinear(X, Y)
+    model = umpteen.TrainedModel.from_weights(weights[:, :-1], weights[:, -1], weight_type="float32")
+    y = np.where(Y[:, 2].toarray().ravel() > 0, 1, -1)
+    machine = train(y, sp.csr_matrix(X, dtype=np.float64), "-s 2 -B 1 -q")
+    _, _, scores = predict([], sp.csr_matrix(X, dtype=np.float64), machine, "-q")
+    theirs = np.ravel(scores) * machine.get_labels()[0]
+    assert np.abs(model.decision_function(X)[:, 2] - theirs).max() < 1e-5
+
+
+def linear_model(peer):
+    X, _, coef, intercept = peer
+    names = [f"label {i}" for i in range(len(coef))]
+    return umpteen.TrainedModel.from_weights(coef, intercept, names), X
+
+
+def omikujis_model(peer):
+    model = umpteen.TrainedModel.from_omikuji(PEERS / "omikuji" / "sparse", [f"label {i}" for i in range(20)])
+    return model, sp.random(20, model.n_features, 0.1, format="csr", dtype=np.float32, rng=np.random.default_rng(1))
+
+
+def pecos_model(peer):
+    model = umpteen.TrainedModel.from_pecos(PEERS / "pecos" / "l3-hinge", [f"label {i}" for i in range(24)])
+    return model, sp.random(20, model.n_features, 0.3, format="csr", dtype=np.float32, rng=np.random.default_rng(1))
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("make", [linear_model, omikujis_model, pecos_model])
+def test_what_others_trained_is_served_and_explained(make, peer, tmp_path):
+    model, X = make(peer)
+    model.save(tmp_path / "theirs.model")
+    row = {str(j): float(value) for j, value in zip(X[0].indices, X[0].data, strict=True)}
+    labels, _ = model.predict_topk(X[0], 3)
+    with serving(str(tmp_path / "theirs.model")) as server, server.client() as client:
+        found = client.post("/v1/suggest", json={"features": row, "top_k": 3}).json()["results"]
+        assert [hit["label"] for hit in found] == [model.label_names[label] for label in labels[0]]
+        why = client.post("/v1/explain", json={"features": row, "label": found[0]["label"]}).json()
+        score = model.explain(X[0], int(labels[0, 0])).score
+        assert why["score"] == pytest.approx(float(model.to_unit(np.array([score], np.float32))[0]), abs=1e-5)
+        assert client.get("/v1/models").json()["models"][0]["method"] == "imported"
+
+
+def test_linear_weights_of_others_are_pruned_and_written_as_npz(peer, tmp_path):
+    model, X = linear_model(peer)
+    small = model.pruned(0.05)
+    W, bias = small.to_weights()
+    assert W.nnz < 0.8 * model.to_weights()[0].nnz
+    sp.save_npz(tmp_path / "weights.npz", W)
+    again = umpteen.TrainedModel.from_weights(sp.load_npz(tmp_path / "weights.npz"), bias)
+    assert np.array_equal(again.decision_function(X), small.decision_function(X))
+    dense = X @ sp.load_npz(tmp_path / "weights.npz").T.toarray() + bias
+    assert np.abs(dense - small.decision_function(X)).max() < 1e-4
+
+
+@pytest.mark.parametrize("make", [omikujis_model, pecos_model])
+def test_trees_of_others_have_no_weights_for_each_label(make, peer):
+    model, _ = make(peer)
+    for use, what in ((lambda: model.pruned(0.05), "prune"), (model.to_weights, "export")):
+        with pytest.raises(ParamError, match=f"only linear models have weights to {what}, but .* is label-tree"):
+            use()
