@@ -106,21 +106,22 @@ def test_what_never_became_a_request_has_an_id_is_logged_and_counted(served_mode
         (b"nonsense\r\n\r\n", 400, None, None),
         (asked + b"content-length: -1\r\n\r\n", 400, "GET", "/v1/models"),
         (asked + b"a: b\r\n", 408, "GET", "/v1/models"),
-        (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414, "GET", "/" + "a" * 199),
-        (asked + b"a: b\r\n" * 101 + b"\r\n", 431, "GET", "/v1/models"),
+        (b"GET /" + b"a" * 1_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414, "GET", "/" + "a" * 199),
+        (asked + b"a: b\r\n" * 19 + b"\r\n", 431, "GET", "/v1/models"),
         (asked + b"transfer-encoding: gzip\r\n\r\n", 501, "GET", "/v1/models"),
         (HEALTH + b"\r\n" * 500_000, 431, None, None),  # behind a request, but not of it
         (b"GET http://user:hush@localhost/ HTTP/1.1\r\ncontent-length: x\r\n\r\n", 400, "GET", None),
     ]
-    with serving(served_models["tags"], "--timeout", "1", "--access-log", "--log-format", "json") as process:
-        for data, status, method, path in refused:
+    options = ("--timeout", "1", "--max-headers", "20", "--max-url-bytes", "1000")
+    with serving(served_models["tags"], *options, "--access-log", "--log-format", "json") as process:
+        for number, (data, status, method, path) in enumerate(refused):
             with connect(process.port) as connection:
-                connection.sendall(data)
+                connection.sendall(data.replace(b"mine", b"mine-%d" % number))
                 answer = read_all(connection).split(b"HTTP/1.1 ")[-1]
             assert int(answer[:3]) == status
             head = answer.partition(b"\r\n\r\n")[0].decode()
             request_id = next(line[14:] for line in head.split("\r\n") if line.startswith("x-request-id: "))
-            assert (request_id == "mine") == (asked in data)
+            assert (request_id == f"mine-{number}") == (asked in data)
             assert wait_for(lambda request_id=request_id: process.logged(request_id), 10)
             line = json.loads(process.logged(request_id)[-1])
             assert (line["status"], line.get("method"), line.get("path")) == (status, method, path)

@@ -131,6 +131,12 @@ def command(
     max_header_bytes: Annotated[
         int, typer.Option("--max-header-bytes", help="Largest request header.", rich_help_panel=_LIMITS)
     ] = _default("max_header_bytes"),
+    max_headers: Annotated[
+        int, typer.Option("--max-headers", help="Most headers of a request.", rich_help_panel=_LIMITS)
+    ] = _default("max_headers"),
+    max_url_bytes: Annotated[
+        int, typer.Option("--max-url-bytes", help="Longest URL of a request.", rich_help_panel=_LIMITS)
+    ] = _default("max_url_bytes"),
     max_connections: Annotated[
         int,
         typer.Option(
@@ -216,6 +222,8 @@ def command(
         max_waiting=max_waiting,
         max_bytes_in_flight=max_bytes_in_flight,
         max_header_bytes=max_header_bytes,
+        max_headers=max_headers,
+        max_url_bytes=max_url_bytes,
         max_connections=max_connections,
         max_connections_per_client=max_connections_per_client,
         timeout=timeout,
