@@ -1,6 +1,6 @@
 """What the text of labels is worth, and labels that no training row has or only a few: channel by channel.
 
-python benchmarks/label_text.py [yso] [tate] [nuclei] [cooking]
+python benchmarks/label_text.py [yso] [yso-new] [yso-few] [tate] [nuclei] [cooking]
 
 $PEERS_PYTHON is the Python of an environment with bm25s, PyStemmer and omikuji.
 """
@@ -274,7 +274,9 @@ class said:
         print(f"  {self.what}: {time.process_time() - self.started:.1f} s", file=sys.stderr, flush=True)
 
 
-def study_set(name: str, mark: str = "", share: int = 1) -> Callable[[], str]:
+def study_set(name: str, mark: str = "", share: int = 1, *questions: str) -> Callable[[], str]:
+    """The work of a part: of a large set some of the questions, which are all, new and few."""
+
     def work() -> str:
         study = read_study(name, mark, share)
         part = "" if share == 1 else (
@@ -282,16 +284,23 @@ def study_set(name: str, mark: str = "", share: int = 1) -> Callable[[], str]:
         )  # fmt: skip
         sections = [
             f"{part}{study.train.Y.shape[0]:,} training rows and {study.test.Y.shape[0]:,} test rows, "
-            f"{len(study.names):,} labels.\n\nAll labels, trained with all rows:\n\n{all_labels(study)}",
-            *(hidden_labels(study, n_rows) for n_rows in (0, 1, 5)),
+            f"{len(study.names):,} labels."
         ]
+        if not questions or "all" in questions:
+            sections.append(f"All labels, trained with all rows:\n\n{all_labels(study)}")
+        if not questions or "new" in questions:
+            sections.append(hidden_labels(study))
+        if not questions or "few" in questions:
+            sections += [hidden_labels(study, n_rows) for n_rows in (1, 5)]
         return "\n\n".join(sections)
 
     return work
 
 
 PARTS = {
-    "yso": ("YSO-Finna-EN", study_set("YSO-Finna-EN", share=SHARE)),
+    "yso": ("YSO-Finna-EN", study_set("YSO-Finna-EN", "", SHARE, "all")),
+    "yso-new": ("YSO-Finna-EN: labels of no row", study_set("YSO-Finna-EN", "", SHARE, "new")),
+    "yso-few": ("YSO-Finna-EN: labels of one row, and of five", study_set("YSO-Finna-EN", "", SHARE, "few")),
     "tate": ("Tate-Subjects", study_set("Tate-Subjects", mark=r"^\d+ ")),
     "nuclei": ("Nuclei-Tags", study_set("Nuclei-Tags")),
     "cooking": ("StackExchange-Cooking", study_set("StackExchange-Cooking")),

@@ -17,10 +17,10 @@ import umpteen
 from umpteen.cli.main import app
 from umpteen.errors import DataError, MemoryLimitError, ModelCorruptError, NotFittedError, ParamError
 from umpteen.methods import find_rule as rule_finding
-from umpteen.methods.find_rule import find_rule, regress
+from umpteen.methods.find_rule import find_rule, fit_rule, regress
 from umpteen.storage.store import Part
 from umpteen.trained.blend import BlendModel
-from umpteen.trained.blend_rule import Rule, measure_frequency, pair, rank
+from umpteen.trained.blend_rule import Pairs, Rule, measure_frequency, pair, rank
 
 from .test_tagger import SHORT
 
@@ -348,3 +348,21 @@ def test_damaged_counts_of_a_member_are_refused(blend, wrong):
     shared["member1-labels"] = Part({"counts": damaged})
     with pytest.raises(ModelCorruptError, match="there must be .* label counts|counts must be (int64|at least 0)"):
         BlendModel.open(blend.model_.header, shared, blend.model_.scorer.to_parts())
+
+
+def test_labels_rarer_than_all_that_were_right_count_as_these():
+    """The line through frequency is known as far as labels were right, and not drawn on."""
+    rng = np.random.default_rng(0)
+    pairs = Pairs(np.repeat(np.arange(200), 2), np.tile([0, 1], 200), rng.random((400, 2)))
+    z, hit = np.where(pairs.labels == 0, 0.3, -0.7), pairs.probabilities[:, 0] > 0.5
+    rule = fit_rule(pairs, hit, z, np.ones(400, bool))
+    assert rule.lowest == -0.7
+    p = np.array([[0.9, 0.1], [0.2, 0.4]])
+    assert (rule.score(p, np.full(2, -5.0)) == rule.score(p, np.full(2, -0.7))).all()
+    again = Rule.from_part(rule.to_part(), 2)
+    assert (again.score(p, np.full(2, -5.0)) == rule.score(p, np.full(2, -5.0))).all()
+    for wrong in ("x", 9.0, float("nan"), None):
+        with pytest.raises(ModelCorruptError, match="the lowest z of a blend's rule"):
+            Rule.from_part(Part(rule.to_part().arrays, {"lowest": wrong}), 2)
+    earlier = Rule.from_part(Part(rule.to_part().arrays, {}), 2)
+    assert earlier.score(p, np.full(2, -5.0)).tolist() != rule.score(p, np.full(2, -5.0)).tolist()

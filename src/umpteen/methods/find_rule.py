@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,9 +78,10 @@ def fit_rule(pairs: Pairs, hit: NDArray[np.bool_], z: Floats, some: NDArray[np.b
             columns[:, 2 + 6 * m + i] = form
             columns[:, 5 + 6 * m + i] = form * z
     found = regress(columns, hit[some])
-    rule = Rule(found[2:].reshape(n_members, 6), found[:2], np.full(n_members, 1 / n_members))
+    lowest = float(z[hit[some]].min()) if hit[some].any() else Rule.lowest
+    rule = Rule(found[2:].reshape(n_members, 6), found[:2], np.full(n_members, 1 / n_members), lowest)
     moved = np.array([_deviation(rule.of_member(m, pairs.probabilities[some, m], z)) for m in range(n_members)])
-    return Rule(rule.coefficients, rule.intercept, moved / moved.sum()) if moved.sum() > 0 else rule
+    return replace(rule, weights=moved / moved.sum()) if moved.sum() > 0 else rule
 
 
 def regress(columns: Floats, hit: NDArray[np.bool_]) -> Floats:

@@ -7,8 +7,8 @@
 Each channel is trained twice: without some texts, for which it then ranks labels, so that a blend can learn when to
 trust which channel, above all by how many texts a label has (trained/blend_rule.py); and on all texts. Texts are held
 out at random, so that some of their labels have no other text: as much as that will happen to new texts. A channel
-without which held-out texts are ranked better, or that the blend does not use, is left out; so are terms, if none
-stands in these texts.
+without which held-out texts are ranked better, by more than chance, or that the blend does not use, is left out; so
+are terms, if none stands in these texts.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from umpteen import __version__
 from umpteen.choosing.contest import ndcg_by_row
@@ -65,6 +66,8 @@ ENTRY = "channels"
 _SHARE, _LARGER_SHARE, _FEW = 0.1, 0.2, 5000
 #: Fewer held-out texts with labels say nothing about channels.
 _LEAST_ROWS = 10
+#: Standard errors by which rankings must be better without a channel: only two of them know labels without texts.
+_BETTER = 1.0
 #: How far down rankings are compared.
 _TOP_K = 10
 #: Rows that the probabilities of terms alone are learned from, at most.
@@ -281,8 +284,8 @@ def train_channels(
 
 
 def choose_channels(models: Mapping[str, TrainedModel], X: Csr, Y: Csr) -> tuple[str, ...]:
-    """The channels without which held-out rows are not ranked better: while one is such that they are, it is left
-    out. Each half of the rows is ranked by what the other half says."""
+    """The channels without which held-out rows are not ranked better: while one is such that they are, by more than
+    chance, it is left out. Each half of the rows is ranked by what the other half says."""
     frequency = measure_frequency([model.train_counts.counts for model in models.values()])
     width = min(DEFAULT_N_CANDIDATES, Y.shape[1])
     rankings = {name: model.predict_topk(X, width) for name, model in models.items()}
@@ -299,8 +302,8 @@ def choose_channels(models: Mapping[str, TrainedModel], X: Csr, Y: Csr) -> tuple
         name: [(propose(name, half, half), propose(name, half, ~half)) for half in halves] for name in models
     }
 
-    def quality(names: Sequence[str]) -> float:
-        total = 0.0
+    def quality(names: Sequence[str]) -> NDArray[np.float64]:
+        values = []
         for i, half in enumerate(halves):
             learned, judged = ([proposals[name][i][k] for name in names] for k in (0, 1))
             if len(names) == 1:
@@ -310,15 +313,16 @@ def choose_channels(models: Mapping[str, TrainedModel], X: Csr, Y: Csr) -> tuple
                 pairs = pair(judged, Y.shape[1])
                 scores = rule.score(pairs.probabilities, frequency[pairs.labels])
                 labels, _ = rank(pairs, scores, int((~half).sum()), _TOP_K)
-            total += float(ndcg_by_row(as_csr(Y[~half], "Y"), labels).sum())
-        return total
+            values.append(ndcg_by_row(as_csr(Y[~half], "Y"), labels))
+        return np.concatenate(values)
 
     kept = list(models)
     best = quality(kept)
     while len(kept) > 1:
         without = {name: quality([other for other in kept if other != name]) for name in kept}
-        name = max(kept, key=lambda each: without[each])
-        if without[name] <= best:
+        name = max(kept, key=lambda each: without[each].mean())
+        gain = without[name] - best
+        if gain.mean() <= _BETTER * gain.std() / np.sqrt(len(gain)):
             break
         kept, best = [other for other in kept if other != name], without[name]
     return tuple(kept)

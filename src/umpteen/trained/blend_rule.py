@@ -8,10 +8,10 @@ the score of a label that some member proposes is the log-odds of a logistic reg
 
     score(l) = c + c' z_l + Σ_m (a_m + a'_m z_l) · (p_m, √p_m, log p_m)(l)
 
-where p_m(l) is 0 for labels that the member does not propose, and log p means log(p + 1e-4). With the three forms of
-a probability a member can count more at high or at low probabilities; with z, for frequent or for rare labels. With p
-alone, a blend of DiSMEC, RXML, FastXML and a label tree ranks held-out rows of EURLex-4K 0.8 (P@1), 0.6 (P@3) and 0.4
-(P@5) worse.
+where p_m(l) is 0 for labels that the member does not propose, log p means log(p + 1e-4), and labels rarer than all
+that were right when the rule was found have the z of these. With the three forms of a probability a member can count
+more at high or at low probabilities; with z, for frequent or for rare labels. With p alone, a blend of DiSMEC, RXML,
+FastXML and a label tree ranks held-out rows of EURLex-4K 0.8 (P@1), 0.6 (P@3) and 0.4 (P@5) worse.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Rule:
     coefficients: Floats  # members x 6: of p, √p and log p, then of each times z
     intercept: Floats  # 2: c and c'
     weights: Floats  # members: how much each moves scores, 1 in all; follows from the others
+    lowest: float = -_FARTHEST  # smaller z count as this one: the rule was found without right labels so rare
 
     def score(self, probabilities: Floats, frequency: Floats) -> Floats:
         """The scores of pairs of a row and a label: pairs x members, pairs -> pairs."""
@@ -105,11 +106,12 @@ class Rule:
         return total
 
     def of_label(self, frequency: Floats) -> Floats:
-        total: Floats = self.intercept[0] + self.intercept[1] * frequency
+        total: Floats = self.intercept[0] + self.intercept[1] * np.maximum(frequency, self.lowest)
         return total
 
     def of_member(self, m: int, p: NDArray[Any], frequency: Floats) -> Floats:
         total: Floats = np.zeros(len(p))
+        frequency = np.maximum(frequency, self.lowest)
         for form, plain, by_frequency in zip(forms(p), *self.coefficients[m].reshape(2, 3), strict=True):
             total = total + (plain + by_frequency * frequency) * form
         return total
@@ -130,15 +132,19 @@ class Rule:
         if "coefficients" not in part.arrays:
             return cls.sum_of(weights)
         coefficients, intercept = part.array("coefficients", "float64", 2), part.array("intercept", "float64")
+        lowest = part.scalars.get("lowest", -_FARTHEST)  # earlier blends have none
+        if not isinstance(lowest, float) or not -_FARTHEST <= lowest <= _FARTHEST:
+            raise ModelCorruptError(f"the lowest z of a blend's rule must be in [-5, 5], but is {lowest!r:.100}")
         sound = coefficients.shape == (n_members, 6) and intercept.shape == (2,)
         if not sound or not max(np.abs(coefficients).max(), np.abs(intercept).max()) < _LARGEST:
             raise ModelCorruptError(
                 f"a blend must have 6 finite coefficients for each of its {n_members} members, and 2 more"
             )
-        return cls(coefficients, intercept, weights)
+        return cls(coefficients, intercept, weights, lowest)
 
     def to_part(self) -> Part:
-        return Part({"weights": self.weights, "coefficients": self.coefficients, "intercept": self.intercept})
+        arrays = {"weights": self.weights, "coefficients": self.coefficients, "intercept": self.intercept}
+        return Part(arrays, {"lowest": float(self.lowest)})
 
 
 def forms(p: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
