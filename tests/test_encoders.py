@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pickle
+import re
 import shutil
 import sqlite3
 import stat
@@ -235,6 +236,9 @@ def test_a_function_is_needed_again_and_another_refused(tmp_path, monkeypatch):
     assert again.suggest(TEXTS[:8], top_k=2) == tagger.suggest(TEXTS[:8], top_k=2)
     with pytest.raises(ModelFormatError, match="test_encoders.lengths.*encoder="):
         umpteen.load(tmp_path / "m")
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "m")])  # without it
+    assert shown.exit_code == 0, shown.output
+    assert re.search(r"^encoders +\S*test_encoders.lengths$", shown.output, re.MULTILINE)
     with pytest.raises(ModelError, match="other vectors"):
         umpteen.load(tmp_path / "m", encoder=lambda texts: lengths(texts) * 2)
     with pytest.raises(ModelError, match="of 2 numbers"):

@@ -81,6 +81,8 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     from umpteen.storage.manifest import read_manifest
     from umpteen.storage.store import ModelReader
     from umpteen.tagger import Tagger
+    from umpteen.tagging.storage import VOCABULARY, open_fields
+    from umpteen.text.encoding import outside_encoders
     from umpteen.trained.loading import load_model
 
     manifest = read_manifest(path)
@@ -102,7 +104,11 @@ def model_facts(path: Path, checksums: bool) -> dict[str, Any]:
     }
     facts["label_names"] = model.label_names is not None
     facts["features"] = manifest["text"].get("features") if isinstance(manifest.get("text"), dict) else "numbers"
-    fields = Tagger.from_model(model, path).fields_ if isinstance(manifest.get("text"), dict) else None
+    outside = outside_encoders(model.parts.get(VOCABULARY))
+    fields = None
+    if isinstance(manifest.get("text"), dict):
+        fields = open_fields(manifest["text"], path) if outside else Tagger.from_model(model, path).fields_
+    facts["encoders"] = ", ".join(outside) or None
     facts["fields"] = None if fields is None else str(fields)
     facts["written"] = None if fields is None else str(fields.written) or None
     facts["calibrated"] = model.calibration is not None

@@ -245,6 +245,14 @@ class Encoding(Parameters):
         return made
 
 
+def outside_encoders(part: Part | None) -> list[str]:
+    """The names of encoders that a model needs and does not hold; of its features, which may be damaged."""
+    kinds = [] if part is None else part.scalars.get("parts")
+    settings = [one.get("encoding") for one in kinds if isinstance(one, dict)] if isinstance(kinds, list) else []
+    names = [str(one.get("encoder")) for one in settings if isinstance(one, dict)]
+    return [name for name in names if name.partition(":")[0] not in HELD]
+
+
 def _need_encoder(name: str, given: Any) -> Any:
     given = given if given is not None else os.environ.get(VARIABLE)
     if given is None and _opens_by_name(name):
