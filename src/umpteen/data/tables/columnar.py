@@ -14,6 +14,7 @@ from umpteen.data.tables.columns import hint_title, name_columns, refuse_twins
 from umpteen.errors import DataError, MissingExtraError
 
 _ROWS = 1024
+_BUFFER = 1 << 20
 #: What pyarrow raises beside its own exceptions: on damaged pages, columns of other lengths, texts that are no UTF-8.
 _BAD_PARQUET = (OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, AttributeError)
 #: What openpyxl raises on files that are no Excel files.
@@ -41,7 +42,8 @@ def parquet_rows(path: PathLike) -> tuple[list[str], Any, int, NumberedRows]:
 def _iter_parquet(path: PathLike, pyarrow: Any) -> NumberedRows:
     number, place = 0, ""
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        # With a buffer, columns are read as they are needed; else a group of rows, often all there are, at once.
+        with pyarrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             for group in range(file.num_row_groups):
                 last = number + file.metadata.row_group(group).num_rows - 1
                 place = f"row group {group} of {file.num_row_groups}, rows {number} to {last}: "

@@ -93,8 +93,8 @@ class Fields:
         return [name if weight == 1 else f"{name}^{weight}" for name, weight in self.texts.items()]
 
     def unlabelled(self) -> Fields:
-        """The same for a table without labels."""
-        return replace(self, labels=None)
+        """The same where only texts are taken: nothing else has to be there."""
+        return replace(self, labels=None, id=None)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as a model keeps it."""
