@@ -236,6 +236,11 @@ def test_train_refuses_early_overwrites_late_and_shows_what_it_would_do(model, r
     plan = run("train", records, "--method", "dismec", "--model", tmp_path / "m", "--dry-run", *COLUMNS)
     assert "method     DiSMEC()\n" in plan  # no engine, no object at an address
     assert "estimate   at most" in plan
+    assert re.search(r"time       about [0-9.]+ s with [0-9]+ threads?, of [2-9] models\n", plan)
+    for method, shown in (("fastxml", "about "), ("rxml", "about "), ("pdsparse", "unknown: pdsparse has no small")):
+        plan = run("train", records, "--method", method, "--model", tmp_path / "m", "--dry-run", "--calibration", "0",
+                   "--threads", "1", *COLUMNS)  # fmt: skip
+        assert f"time       {shown}" in plan
     assert "nothing was trained" in plan
     assert not (tmp_path / "m").exists()
 

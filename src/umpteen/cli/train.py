@@ -54,7 +54,7 @@ from umpteen.cli.options import (
     read_data,
     refuse_missing,
 )
-from umpteen.cli.training import describe_data_read, describe_next, describe_work, replacing, writing
+from umpteen.cli.training import describe_data_read, describe_next, describe_time, describe_work, replacing, writing
 from umpteen.errors import ParamError
 from umpteen.params import check_choice
 
@@ -104,7 +104,7 @@ def command(
         bool,
         typer.Option(
             "--dry-run",
-            help="Show data, method and memory needed, and train nothing; auto still chooses.",
+            help="Show data, method, memory and time needed, and train nothing; auto still chooses.",
         ),
     ] = False,
     keep_rows: Annotated[
@@ -304,6 +304,7 @@ def _train_on_numbers(
         held_out = read_alike(files.valid, data.n_features, data.n_labels, labels=files.valid_labels, **files.options)
     if estimator is not None:
         if dry_run:
+            describe_time(estimator, data, 1 + len(draw_held_out(data.Y, calibration, 0)))
             return None
         with writing(model):
             estimator.fit(data.X, data.Y, model, label_names=names, **training)
@@ -411,6 +412,7 @@ def _train_on_texts(
 ) -> Metrics | None:
     """Trains a model of texts, and judges it if there are texts for that."""
     from umpteen.choosing.choice import AUTO
+    from umpteen.methods.held_out import draw_held_out
     from umpteen.tagging.channels import LEXICAL, describe_channels
 
     started = time.perf_counter()
@@ -434,7 +436,10 @@ def _train_on_texts(
         choice = tagger.choose(data, model, threads=threads).computing(threads=threads, engine=where)
         print_text(str(choice))
     else:
-        describe_work(Path("tf-idf rows"), data, seconds, tagger.equipped(vectorizer, data))
+        estimator = tagger.equipped(vectorizer, data)
+        describe_work(Path("tf-idf rows"), data, seconds, estimator)
+        if dry_run:
+            describe_time(estimator, data, 1 + len(draw_held_out(data.Y, tagger.calibration, tagger.seed)))
     if dry_run:
         return None
     with writing(model):

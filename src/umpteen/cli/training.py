@@ -43,6 +43,22 @@ def describe_work(path: Path, data: Dataset, seconds: float, estimator: Any, mad
     )
 
 
+def describe_time(estimator: Any, data: Dataset, trainings: int) -> None:
+    """Prints how long training takes, by doing a small part of it; with how many models, where some are trained to
+    learn probabilities."""
+    from umpteen.choosing.budget import format_seconds
+    from umpteen.choosing.pilot import estimate_seconds
+    from umpteen.threads import resolve_threads
+
+    seconds = estimate_seconds(estimator, data.X, data.Y)
+    if seconds is None:
+        print_text(f"time       unknown: {estimator.name} has no small part here that could be timed")
+        return
+    models = "" if trainings == 1 else f", of {trainings} models"
+    threads = counted(resolve_threads(estimator.threads), "thread")
+    print_text(f"time       about {format_seconds(trainings * seconds)} with {threads}{models}")
+
+
 def describe_method(estimator: Any) -> str:
     """A method with the settings that were changed, but for where it computes."""
     from umpteen.methods.base import COMPUTE_PARAMS

@@ -57,6 +57,8 @@ class Method(Estimator):
     takes_label_terms: ClassVar[bool] = False
     #: Whether scores say by themselves which labels a row has: those above a margin of 0, or with most votes.
     has_boundary: ClassVar[bool] = True
+    #: Whether all labels are trained at once, so that the first shard takes as long as all of them.
+    couples_labels: ClassVar[bool] = False
     #: Parameters left out of the manifest, because the model keeps them as parts.
     kept_as_parts: ClassVar[tuple[str, ...]] = ()
     #: Names and values of parameters in the manifests of earlier versions -> those of today; values by today's name.

@@ -182,6 +182,7 @@ class PDSparse(LabelBlocks):
     """
 
     name: ClassVar[str] = "pdsparse"
+    couples_labels = True
     has_boundary: ClassVar[bool] = False  # margins are between labels, not from 0
     #: λ on held-out rows, the bi-stochastic search of (24) and (25), one label a search (20), and W of the best pass,
     #: neither averaged nor rounded; the paper scales no rows.
