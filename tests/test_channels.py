@@ -19,6 +19,7 @@ import umpteen
 from umpteen.cli.main import app
 from umpteen.errors import ModelCorruptError, ModelError, ParamError
 from umpteen.tagging import channels as channels_module
+from umpteen.tagging import training
 from umpteen.vocabulary.concepts import Concept, Term, Vocabulary
 
 from .conftest import data_root
@@ -214,7 +215,7 @@ def test_the_method_lexical_is_the_terms_alone():
     assert [row[0][0] for row in ranks(found, texts)] == [row[0][0] for row in matcher.suggest(texts)]
 
 
-def test_by_default_all_with_auto_and_the_method_alone_if_it_is_named():
+def test_by_default_all_with_auto_and_the_method_alone_if_it_is_named(monkeypatch):
     assert umpteen.Tagger(vocabulary=vocabulary()).find_channels() == ALL
     for alone in (
         umpteen.Tagger(), umpteen.Tagger("dismec", vocabulary=vocabulary()),
@@ -226,6 +227,13 @@ def test_by_default_all_with_auto_and_the_method_alone_if_it_is_named():
     found = umpteen.Tagger(vocabulary=vocabulary(), budget=20).fit(*draw(200))
     assert [c.name for c in found.channels_] == list(ALL)
     assert found.choice_.method.name == found.channels_[0].method
+    with_terms = umpteen.Tagger(vocabulary=vocabulary(), budget=20)
+    features, data = with_terms.prepare(*draw(200))
+    seen = []
+    monkeypatch.setattr(training, "choose_method", lambda X, *_, **__: seen.append(X.shape[1]))
+    with_terms.choose(data, features=features)
+    assert seen == [features.n_words]  # methods are compared on what they will learn from
+    assert data.X.shape[1] == features.n_words + len(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -234,12 +242,22 @@ def test_by_default_all_with_auto_and_the_method_alone_if_it_is_named():
         ({"channels": "row"}, "channels must be some of rows, terms, label-text, each once, but is 'row'"),
         ({"channels": []}, "each once, but is"),
         ({"channels": ["rows", "rows"]}, "each once, but is"),
-        ({"vocabulary": None}, "channels=rows,terms,label-text needs a vocabulary, but there is none"),
-        ({"features": "precomputed"}, "needs texts, but features is 'precomputed'"),
-        ({"calibration": 0}, "calibration must not be 0"),
+        (
+            {"vocabulary": None},
+            "channels must go with a vocabulary, but there is none, and they are rows, terms, label-text",
+        ),
+        ({"features": "precomputed"}, "channels must be of texts, but features is 'precomputed'"),
+        ({"calibration": 0}, "must have held-out texts to learn when to trust which, but calibration is 0"),
         ({"method": "auto", "tune": True}, "must be without tune and keep_rows"),
-        ({"channels": ["terms", "label-text"]}, "must have 'rows', which method='dismec' trains"),
-        ({"method": "lexical"}, "is the channel 'terms' alone"),
+        (
+            {"channels": ["terms", "label-text"]},
+            "must have 'rows', which method dismec trains, but are terms, label-text",
+        ),
+        (
+            {"method": "lexical"},
+            "channels must be left out with method 'lexical', which is 'terms', but are rows, terms",
+        ),
+        ({"method": "lexical", "channels": "rows"}, "with method 'lexical', which is 'terms', but are rows"),
         ({"method": LinearSVC()}, "channels need one of this package's methods, but method is a LinearSVC"),
     ],
 )
@@ -315,7 +333,9 @@ def test_on_the_command_line(tmp_path):
     assert "--set goes with methods that learn" in run(
         "train", corpus, *terms, "--method", "lexical", "--set", "C=1", code=1
     )
-    assert "needs a vocabulary" in run("train", corpus, "--method", "lexical", "--model", tmp_path / "x", code=1)
+    assert "must go with a vocabulary" in run(
+        "train", corpus, "--method", "lexical", "--model", tmp_path / "x", code=1
+    )
 
 
 def test_cooking_ranks_better_with_all_channels():

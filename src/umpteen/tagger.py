@@ -234,9 +234,17 @@ class Tagger(Classifying):
         run in `model_dir` is continued with its features."""
         return training.prepare(self, texts, labels, model_dir)
 
-    def choose(self, data: Dataset, model_dir: PathLike | None = None, *, threads: int | None = None) -> Choice:
-        """What method="auto" trains on what `prepare` returned; what an interrupted run in `model_dir` chose."""
-        return training.choose(self, data, model_dir, threads)
+    def choose(
+        self,
+        data: Dataset,
+        model_dir: PathLike | None = None,
+        *,
+        threads: int | None = None,
+        features: TextFeatures | None = None,
+    ) -> Choice:
+        """What method="auto" trains on what `prepare` returned, `features` too if there are channels; what an
+        interrupted run in `model_dir` chose."""
+        return training.choose(self, data, model_dir, threads, features=features)
 
     def equipped(self, features: TextFeatures | None, data: Dataset) -> Method | None:
         """The method that `train` trains: with the words of labels, if it knows labels by these."""

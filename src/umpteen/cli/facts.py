@@ -51,7 +51,7 @@ def describe_data(data: Dataset) -> str:
         for key, text in (
             ("rows_without_labels", "rows without labels"),
             ("rows_without_features", "rows without features"),
-            ("labels_without_rows", "labels without rows, which will never be predicted"),
+            ("labels_without_rows", "labels without rows, from which none of them is learned"),
             ("labels_on_every_row", "labels on every row: nothing shows when they are wrong"),
         )
         if facts[key]

@@ -433,7 +433,9 @@ def _train_on_texts(
         describe_data_read(Path("rows of words and terms"), data, seconds)
     elif tagger.method == AUTO:
         describe_data_read(Path("tf-idf rows"), data, seconds)
-        choice = tagger.choose(data, model, threads=threads).computing(threads=threads, engine=where)
+        choice = tagger.choose(data, model, threads=threads, features=vectorizer).computing(
+            threads=threads, engine=where
+        )
         print_text(str(choice))
     else:
         estimator = tagger.equipped(vectorizer, data)

@@ -134,27 +134,34 @@ class TaggerParameters(Threaded):
 
     def find_channels(self) -> tuple[str, ...]:
         """The channels to train and blend; none if the method is trained alone."""
-        given, alone = check_channels(self.channels), self.method is not None and self.method != AUTO
-        if self.method == LEXICAL:
-            given = given or (TERMS,)
+        given = check_channels(self.channels)
+        named = self.method is not None and not (isinstance(self.method, str) and self.method == AUTO)
+        precomputed = isinstance(self.features, str) and self.features == PRECOMPUTED
+        shown = ", ".join(given or ())
+        if isinstance(self.method, str) and self.method == LEXICAL:
+            if given not in (None, (TERMS,)):
+                raise ParamError(
+                    f"channels must be left out with method {LEXICAL!r}, which is {TERMS!r}, but are {shown}"
+                )
+            given, named = (TERMS,), False
         if given is None:
             plain = self.vocabulary is None or self.tune or self.keep_rows or self.calibration == 0
-            return () if plain or alone or self.features == PRECOMPUTED else CHANNELS
+            return () if plain or named or precomputed else CHANNELS
         if given == (ROWS,):
             return ()
-        shown = f"channels={','.join(given)}"
         if self.vocabulary is None:
-            raise ParamError(f"{shown} needs a vocabulary, but there is none")
-        if isinstance(self.features, str) and self.features == PRECOMPUTED:
-            raise ParamError(f"{shown} needs texts, but features is {PRECOMPUTED!r}")
+            raise ParamError(
+                f"channels must go with a vocabulary, but there is none, and they are {', '.join(given)}"
+            )
+        if precomputed:
+            raise ParamError(f"channels must be of texts, but features is {PRECOMPUTED!r}, and they are {shown}")
         if self.tune or self.keep_rows:
-            raise ParamError(f"{shown} must be without tune and keep_rows, which are for one method")
+            raise ParamError("channels must be without tune and keep_rows, which are for one method")
         if len(given) > 1 and self.calibration == 0:
-            raise ParamError(f"{shown} needs held-out texts to learn when to trust which: calibration must not be 0")
-        if alone and ROWS not in given and self.method != LEXICAL:
-            raise ParamError(f"{shown} must have {ROWS!r}, which method={self.method!r:.60} trains")
-        if self.method == LEXICAL and given != (TERMS,):
-            raise ParamError(f"method={LEXICAL!r} is the channel {TERMS!r} alone, but channels is {','.join(given)}")
+            raise ParamError("channels must have held-out texts to learn when to trust which, but calibration is 0")
+        if named and ROWS not in given:
+            method = getattr(self.method, "name", self.method)
+            raise ParamError(f"channels must have {ROWS!r}, which method {method} trains, but are {shown}")
         return given
 
     def check_held_out(self) -> None:

@@ -104,13 +104,15 @@ def choose(
     threads: int | None = None,
     *,
     weighs_rows: bool = False,
+    features: TextFeatures | None = None,
 ) -> Choice:
     """See `Tagger.choose`."""
     tagger.check()
+    X = as_csr(data.X[:, : features.n_words], "X") if isinstance(features, WithTerms) else data.X  # rows alone
     known = read_choice(model_dir, first_fold(model_dir))
     trainings = 2 if tagger.find_channels() else 1 + len(draw_held_out(data.Y, tagger.calibration, tagger.seed))
     return known or choose_method(
-        data.X, data.Y, tagger.budget, tagger.threads if threads is None else threads, seed=tagger.seed,
+        X, data.Y, tagger.budget, tagger.threads if threads is None else threads, seed=tagger.seed,
         trainings=trainings, tune=tagger.tune, weighs_rows=weighs_rows,
     )  # fmt: skip
 
@@ -149,7 +151,9 @@ def train(
             'sample_weight goes with one method, but these are channels; name a method, or channels="rows"'
         )
     if method is None and (not channels or ROWS in channels):
-        choice = choice or choose(tagger, data, model_dir, weighs_rows=row_costs is not None)
+        choice = choice or choose(
+            tagger, data, model_dir, weighs_rows=row_costs is not None, features=features
+        )  # fmt: skip
         if tagger.tune and tagger.features is None:
             choice = choice.with_features(features)
         method, chosen = choice.method, {ENTRY: choice.as_header()}
