@@ -7,13 +7,17 @@ import importlib
 import importlib.metadata
 import importlib.resources
 import pkgutil
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import umpteen
+
+from .conftest import ROOT
 
 MODULES = [m.name for m in pkgutil.walk_packages(umpteen.__path__, "umpteen.") if not m.name.endswith("_native")]
 
@@ -102,3 +106,24 @@ def test_examples_in_docstrings_run(name):
     module = importlib.import_module(name)
     assert module.__doc__ or name.endswith("__init__") or not (getattr(module, "__file__", "") or "").endswith(".py")
     assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize(("lock", "extras"), [("test", ["test"]), ("lint", ["lint", "cpp", "wheel", "docs"])])
+def test_ci_has_a_hash_of_all_that_it_installs(lock, extras):
+    """What is in an extra and not in the lock would be missing where CI installs by hashes alone."""
+    file = ROOT / ".ci" / f"requirements-{lock}.txt"
+    if not file.exists():
+        pytest.skip("the lock is not part of the source distribution")
+    lines = file.read_text().splitlines()[1:]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.+!-]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
+    pinned = {line.split("==")[0] for line in lines}
+    assert sorted(pinned) == [line.split("==")[0] for line in lines]
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    todo, wanted = list(extras), set()
+    while todo:
+        for line in known[todo.pop()]:
+            if own := re.match(r"umpteen\[(.*)\]", line):
+                todo += own[1].split(",")
+            else:
+                wanted.add(re.match(r"[\w.-]+", line)[0].lower().replace("_", "-"))
+    assert wanted <= pinned
