@@ -6,6 +6,7 @@ import inspect
 
 import numpy as np
 import pytest
+from sklearn.svm import LinearSVC
 
 import umpteen
 from umpteen.errors import DataError, ParamError
@@ -24,7 +25,10 @@ CONVEX = {
     "logistic": umpteen.DiSMEC(loss="logistic", C=10, **EXACT),
     "positives weigh more": umpteen.DiSMEC(positive_weight=3, **EXACT),
     "positives weigh more, by Newton": umpteen.DiSMEC(positive_weight=3, loss="logistic", C=10, **EXACT),
+    "l1": umpteen.DiSMEC(penalty="l1", **EXACT),
+    "l1, positives weigh more": umpteen.DiSMEC(penalty="l1", positive_weight=3, **EXACT),
     "ppdsparse": umpteen.PPDSparse(**EXACT | {"eps": 1e-6}),
+    "ppdsparse, positives weigh more": umpteen.PPDSparse(positive_weight=3, **EXACT | {"eps": 1e-6}),
     "ppdsparse, sampled": umpteen.PPDSparse(search="sampled", samples=20, **EXACT | {"eps": 1e-6}),
 }
 
@@ -94,6 +98,18 @@ def test_pd_sparse_lowers_the_weighted_objective(data):
     assert objective(once) > 1.02 * objective(twice)
 
 
+def test_words_of_labels_learn_from_the_rows_that_count(data, weights):
+    """With no trust in few rows, which are counted once each, the optimum is that of repeated rows."""
+    terms = np.eye(12, 120, dtype=np.float32) + np.eye(12, 120, 5, dtype=np.float32)
+    method = umpteen.LabelText(terms, word_rows=0, own_rows=2.0, weight_type="float32", prune=0.0)
+    weighted = matrix(fresh(method).set_params(own_rows=0.0).fit(data.X, data.Y, sample_weight=weights))
+    twice = matrix(fresh(method).set_params(own_rows=0.0).fit(*repeated(data, weights)))
+    assert np.abs(weighted - twice).max() < 1e-2 * np.abs(twice).max()
+    words = method.fit(data.X, data.Y, sample_weight=weights).to_weights()[0]
+    once = fresh(method).fit(data.X, data.Y).to_weights()[0]
+    assert abs(words - once).max() > 0.05 * abs(once).max()
+
+
 def test_a_tree_of_labels_ranks_as_if_rows_were_repeated(data, weights):
     tree = umpteen.LabelTree(branching=3, max_leaf=3, eps=1e-4, prune=0.0)
     weighted = fresh(tree).fit(data.X, data.Y, sample_weight=weights).predict_topk(data.X, 5)
@@ -156,7 +172,7 @@ def test_a_run_is_not_resumed_with_other_weights(data, tmp_path):
 def test_a_method_that_cannot_weigh_rows_has_no_such_argument():
     others = {name for name in METHODS if "sample_weight" not in inspect.signature(method_class(name).fit).parameters}
     assert others == {name for name in METHODS if not method_class(name).weighs_rows}
-    assert others == {"label-text", "rxml", "sleec"}
+    assert others == {"rxml", "sleec"}
 
 
 @pytest.mark.parametrize(
@@ -174,17 +190,46 @@ def test_bad_weights_are_refused(weights, message, data):
         umpteen.DiSMEC().fit(data.X, data.Y, sample_weight=weights)
 
 
-def test_l1_cannot_weigh_rows(data):
-    with pytest.raises(ParamError, match="sample_weight needs penalty 'l2'"):
-        umpteen.DiSMEC(penalty="l1").fit(data.X, data.Y, sample_weight=np.arange(400))
+@pytest.mark.parametrize("bias", [0.0, 1.0, 2.0])
+def test_l1_with_weights_is_that_of_liblinear(bias, data):
+    weights = np.random.default_rng(1).gamma(1.0, 1.0, data.X.shape[0]) + 0.01
+    svm = umpteen.DiSMEC(penalty="l1", bias=bias, **EXACT).fit(data.X, data.Y, sample_weight=weights)
+    W, intercept = svm.to_weights()
+    for label in range(3):
+        y = data.Y[:, label].toarray().ravel() > 0
+        peer = LinearSVC(
+            penalty="l1",
+            dual=False,
+            C=1.0,
+            tol=1e-6,
+            max_iter=100_000,
+            fit_intercept=bias > 0,
+            intercept_scaling=bias or 1.0,
+        ).fit(unit(data.X), y, sample_weight=weights)
+        assert np.abs(peer.coef_[0] - W[label].toarray().ravel()).max() < 5e-3 * np.abs(peer.coef_).max()
+        assert peer.intercept_ == pytest.approx(intercept[label], abs=5e-3)
+        assert 0 < W[label].nnz < 100  # so the penalty is felt
+    one, three = (
+        umpteen.DiSMEC(penalty="l1", bias=bias, threads=n).fit(data.X, data.Y, sample_weight=weights) for n in (1, 3)
+    )
+    assert np.array_equal(matrix(one), matrix(three))
+
+
+def test_l1_with_weights_of_labels_without_rows(data):
+    Y = data.Y.copy()
+    Y.data[Y.indices == 3] = 0
+    Y.eliminate_zeros()
+    svm = umpteen.DiSMEC(penalty="l1").fit(data.X, Y, sample_weight=np.arange(1, 401))
+    W, intercept = svm.to_weights()
+    assert W[3].nnz == 0
+    assert intercept[3] == -np.inf
+    assert np.isfinite(np.delete(intercept, 3)).all()
 
 
 # --- labels that count more ---------------------------------------------------------------------------------------
 
 
 def test_balanced_labels_are_those_of_scikit_learn(data):
-    from sklearn.svm import LinearSVC
-
     svm = umpteen.DiSMEC(positive_weight="balanced", **EXACT).fit(data.X, data.Y)
     W, _ = svm.to_weights()
     n_rows = data.X.shape[0]
@@ -196,12 +241,28 @@ def test_balanced_labels_are_those_of_scikit_learn(data):
         assert np.abs(peer.coef_[0] - W[label].toarray().ravel()).max() < 5e-3 * np.abs(peer.coef_).max()
 
 
-def test_each_label_has_a_weight_of_its_own(data):
+METHODS_OF_WEIGHTS = {
+    "dismec": umpteen.DiSMEC(**EXACT),
+    "ppdsparse": umpteen.PPDSparse(**EXACT | {"eps": 1e-6}),
+}
+
+
+@pytest.mark.parametrize("method", METHODS_OF_WEIGHTS.values(), ids=METHODS_OF_WEIGHTS)
+def test_each_label_has_a_weight_of_its_own(method, data):
     weights = [1.0 + label for label in range(data.Y.shape[1])]
-    some = matrix(umpteen.DiSMEC(positive_weight=weights, **EXACT).fit(data.X, data.Y))
-    alike = matrix(umpteen.DiSMEC(positive_weight=4.0, **EXACT).fit(data.X, data.Y))
+    some = matrix(fresh(method).set_params(positive_weight=weights).fit(data.X, data.Y))
+    alike = matrix(fresh(method).set_params(positive_weight=4.0).fit(data.X, data.Y))
     assert np.allclose(some[3], alike[3], atol=1e-3 * np.abs(alike[3]).max())
     assert not np.allclose(some[7], alike[7], atol=1e-2 * np.abs(alike[7]).max())
+
+
+@pytest.mark.parametrize("method", METHODS_OF_WEIGHTS.values(), ids=METHODS_OF_WEIGHTS)
+def test_weights_of_a_label_are_repeated_rows_of_it(method, data):
+    has = data.Y[:, 0].toarray().ravel() > 0
+    rows = np.concatenate([np.arange(400), np.flatnonzero(has), np.flatnonzero(has)])
+    weighted = matrix(fresh(method).set_params(positive_weight=3.0).fit(data.X, data.Y[:, :1]))
+    repeated = matrix(fresh(method).fit(data.X[rows], data.Y[rows, :1]))
+    assert np.abs(weighted - repeated).max() < 2e-3 * np.abs(repeated).max()
 
 
 @pytest.mark.parametrize(
@@ -210,8 +271,10 @@ def test_each_label_has_a_weight_of_its_own(data):
         ("fair", "\"balanced\" or one number for each label, but is 'fair'"),
         ([1.0, 2.0], "one number for each of the 12 labels, but there are 2"),
         ([1.0, -2.0], "positive_weight must be a finite number above 0"),
+        (np.ones(12), "must be a list, but is an array; use its tolist"),
     ],
 )
-def test_bad_weights_of_labels_are_refused(weight, message, data):
+@pytest.mark.parametrize("method", [umpteen.DiSMEC, umpteen.PPDSparse])
+def test_bad_weights_of_labels_are_refused(method, weight, message, data):
     with pytest.raises(ParamError, match=message):
-        umpteen.DiSMEC(positive_weight=weight).fit(data.X, data.Y)
+        method(positive_weight=weight).fit(data.X, data.Y)

@@ -42,7 +42,10 @@ def test_methods_deviate_where_the_page_says(name):
     assert failures(method(threads=1)) == (DEVIATIONS if solves else DEVIATIONS - OF_SOLVERS)
 
 
-@pytest.mark.parametrize("estimator", [umpteen.Tagger("dismec"), umpteen.Tfidf()], ids=["Tagger", "Tfidf"])
+OF_TEXT = [umpteen.Tagger(), umpteen.Tagger("dismec"), umpteen.Tfidf(), umpteen.TfidfUnion()]
+
+
+@pytest.mark.parametrize("estimator", OF_TEXT, ids=repr)
 def test_estimators_of_text_pass(estimator):
     assert failures(estimator) == set()
 

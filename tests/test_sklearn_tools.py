@@ -179,6 +179,9 @@ def test_labels_of_every_shape_train_the_same_model(rows):
         if form in ("table", "lists"):
             assert list(svm.label_names_) == names
             assert svm.classes_.tolist() == names
+        if form.startswith("csr"):
+            assert type(predicted) is type(given)
+            assert (abs(predicted - known.predict(X))).nnz == 0
         if form == "lists":
             assert predicted == [[names[label] for label in row.indices] for row in known.predict(X)]
 
@@ -707,6 +710,12 @@ def test_measures_of_estimators_that_are_not_ours(rows):
     X, Y = rows
     peer = OneVsRestClassifier(LinearSVC()).fit(X, Y)
     assert umpteen.make_scorer("P@1")(peer, X, Y) > 0.9
+    y = np.asarray(Y.argmax(axis=1)).ravel()
+    for classes in (y, y == y[0]):  # scores of two classes are one column
+        peer_of_classes = LinearSVC().fit(X, classes)
+        share = np.mean(peer_of_classes.predict(X) == classes)
+        assert umpteen.make_scorer("P@1")(peer_of_classes, X, classes) == pytest.approx(share)
+        assert umpteen.make_scorer("f1_micro")(peer_of_classes, X, classes) == pytest.approx(share)
     with pytest.raises(ParamError, match="PSP@3 needs how often labels occur in training"):
         umpteen.make_scorer("PSP@3")(peer, X, Y)
 
@@ -798,13 +807,17 @@ def test_columns_of_texts(texts):
     assert names[0].startswith("title__")
 
 
-def test_words_as_columns_of_a_table(texts):
+@pytest.mark.parametrize("cls", [umpteen.Tfidf, umpteen.TfidfUnion])
+def test_words_as_columns_of_a_table(cls, texts):
     table, _ = texts
-    words = umpteen.Tfidf(max_features=50).set_output(transform="pandas")
+    fifty = umpteen.Tfidf(max_features=50)
+    new = fifty.get_params if cls is umpteen.Tfidf else lambda: {"parts": [fifty]}
+    words = cls(**new()).set_output(transform="pandas")
     found = words.fit_transform(table["title"])
     assert list(found.columns) == words.get_feature_names_out().tolist()
     assert found.shape == (len(table), 50)
-    plain = umpteen.Tfidf(max_features=50).fit_transform(table["title"])
+    plain = cls(**new()).fit_transform(table["title"])
+    assert found.equals(words.transform(table["title"]))
     assert np.array_equal(found.sparse.to_coo().toarray(), plain.toarray())
     assert sp.issparse(words.set_output(transform="default").transform(table["title"]))
 
@@ -944,6 +957,29 @@ def test_a_tagger_gives_lists_once_labels_joined(one_class):
     tagger.add_labels(["a kettle for tea"] * 3, [["kettles"]] * 3)
     assert tagger.predict(["a kettle for tea"]) == [["kettles"]]
     assert tagger.classes_.tolist() == [*np.unique(y), "kettles"]
+
+
+def test_a_tagger_of_a_file_judges_labels_in_every_form(texts, tagged, one_class, tmp_path):
+    _, Y = texts
+    titles, lists = tagged
+    frame = pd.DataFrame(Y, columns=[f"label {i:02}" for i in range(Y.shape[1])])
+    umpteen.Tagger("dismec", calibration=0).fit(titles, frame).save(tmp_path / "labels")
+    loaded = umpteen.Tagger.load(tmp_path / "labels")
+    assert loaded.score(titles, frame) == loaded.score(titles, lists) > 0.9
+    umpteen.Tagger("dismec", calibration=0).fit(*one_class).save(tmp_path / "classes")
+    assert umpteen.Tagger.load(tmp_path / "classes").score(*one_class) > 0.9
+
+
+def test_what_is_not_a_list_of_texts_or_labels(tagged):
+    import pyarrow
+
+    titles, lists = tagged
+    tagger = umpteen.Tagger("dismec", calibration=0).fit(pyarrow.chunked_array([titles]), lists)
+    assert tagger.predict(pyarrow.array(titles)) == tagger.predict(titles)
+    with pytest.raises(ParamError, match="texts must be a list of texts, but is one text"):
+        tagger.predict("one text")
+    with pytest.raises(DataError, match="the columns of Y must have different names, but two are 'a'"):
+        tagger.fit(titles, pd.DataFrame(np.ones((len(titles), 3)), columns=["b", "a", "a"]))
 
 
 def test_weights_of_texts(tagged):
@@ -1123,6 +1159,8 @@ def test_types_of_pandas_hold_classes(kind, classes):
     names = np.array([f"class {value}" for value in y])
     svm = umpteen.DiSMEC().fit(X, pd.Series(names).astype(kind))
     assert np.array_equal(svm.predict(X), umpteen.DiSMEC().fit(X, names).predict(X))
+    column = umpteen.DiSMEC().fit(X, pd.DataFrame({"class": names}).astype(kind))
+    assert np.array_equal(column.predict(X), svm.predict(X))
     missing = pd.Series(names).astype(kind)
     missing[3] = None
     with pytest.raises(DataError, match="row 3 of y has no class"):

@@ -1,5 +1,6 @@
 #include "one_vs_rest.hpp"
 #include "umpteen/newton_all_rows.hpp"
+#include "umpteen/newton_by_columns.hpp"
 #include "umpteen/newton_near_margin.hpp"
 #include "umpteen/simd.hpp"
 
@@ -59,7 +60,7 @@ nb::dict solve_all_rows_binding(const Vector<std::int64_t>& X_indptr, const Vect
                                 const Vector<std::int64_t>& label_indptr, const Vector<std::int32_t>& label_rows,
                                 const Vector<float>& positive_cost, double C, double bias, double eps, float prune,
                                 int max_rounds, bool squared_hinge, int threads, const CancelToken* token,
-                                const std::optional<Vector<float>>& row_cost) {
+                                const std::optional<Vector<float>>& row_cost, bool l1) {
   const CsrView X = view_csr(X_indptr, X_indices, X_data, n_features);
   const CsrView labels = view_labels(label_indptr, label_rows, positive_cost, X.n_rows);
   const OneVsRestProblem problem{
@@ -80,7 +81,8 @@ nb::dict solve_all_rows_binding(const Vector<std::int64_t>& X_indptr, const Vect
   {
     Control control = make_control(token);
     const nb::gil_scoped_release release;
-    solutions = solve_all_rows(problem, loss, threads, control);
+    solutions = l1 ? solve_by_columns(problem, loss, threads, control)
+                   : solve_all_rows(problem, loss, threads, control);
   }
   return to_dict(std::move(solutions));
 }
@@ -106,9 +108,9 @@ void register_newton(nb::module_& m) {
         nb::arg("X_data").noconvert(), nb::arg("n_features"), nb::arg("label_indptr").noconvert(),
         nb::arg("label_rows").noconvert(), nb::arg("positive_cost").noconvert(), nb::arg("C"), nb::arg("bias"),
         nb::arg("eps"), nb::arg("prune"), nb::arg("max_rounds"), nb::arg("squared_hinge"), nb::arg("threads"),
-        nb::arg("token") = nb::none(), nb::arg("row_cost").noconvert() = nb::none(),
-        "One problem with logistic or squared hinge loss per label, by Newton's method on all rows: weights as CSR "
-        "(labels x features), biases and counts.");
+        nb::arg("token") = nb::none(), nb::arg("row_cost").noconvert() = nb::none(), nb::arg("l1") = false,
+        "One problem with logistic or squared hinge loss per label, by Newton's method on all rows, with an L1 penalty by "
+        "columns: weights as CSR (labels x features), biases and counts.");
   m.def("exponentials", &exponentials_binding, nb::arg("x").noconvert(), "e^x as the kernels compute it, for tests.");
 }
 

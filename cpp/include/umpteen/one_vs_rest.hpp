@@ -15,9 +15,10 @@ namespace umpteen {
 /// label if s_i = +1. The penalty is 1/2 |w|^2 + 1/2 b^2 (L2) or the sum of |w_f| and |b| (L1). With L2 the problem
 /// is strictly convex, so it has one optimum, and every solver finds the same one.
 ///
-/// Two solvers take this problem. newton_near_margin.hpp: squared hinge loss, L2 or L1, many rows.
-/// newton_all_rows.hpp: logistic or squared hinge loss, L2, few rows. A third, dual_descent.hpp, takes the same
-/// problem with squared hinge loss and L2 in another scale. docs/solvers.md compares them.
+/// Three solvers take this problem. newton_near_margin.hpp: squared hinge loss, L2 or L1, many rows.
+/// newton_all_rows.hpp: logistic or squared hinge loss, L2, few rows. newton_by_columns.hpp: L1, rows that count more
+/// or less than once. A fourth, dual_descent.hpp, takes the same problem with squared hinge loss and L2 in another
+/// scale. docs/solvers.md compares them.
 struct OneVsRestProblem {
   CsrView X;
   const std::int64_t* label_indptr;  // n_labels + 1

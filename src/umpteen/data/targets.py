@@ -43,6 +43,7 @@ class TargetForm:
     dtype: Any = np.float32
     names: list[str] | None = None
     classes: NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # of rows that have one class each
+    is_array: bool = False  # sparse, and scipy's array rather than its matrix
 
     def encode(self, targets: Any, n_labels: int) -> Csr:
         """The matrix of other labels in this form. Those that the model does not have get columns after its own."""
@@ -68,7 +69,7 @@ class TargetForm:
             return LabelLists([self.names[label] for label in row] for row in np.split(Y.indices, Y.indptr[1:-1]))
         if self.kind == "dense" and Y.shape[0] * Y.shape[1] <= MOST_CELLS:
             return Y.toarray().astype(self.dtype)
-        return Y
+        return sp.csr_array(Y) if self.is_array else Y
 
 
 def read_targets(targets: Any) -> tuple[TargetForm, Csr]:
@@ -76,7 +77,7 @@ def read_targets(targets: Any) -> tuple[TargetForm, Csr]:
     if targets is None:
         raise DataError("training requires y to be passed, but the target y is None")
     if sp.issparse(targets):
-        return TargetForm("sparse"), as_csr(targets, "Y", values=False)
+        return TargetForm("sparse", is_array=isinstance(targets, sp.sparray)), as_csr(targets, "Y", values=False)
     names = column_names(targets)
     values = plain_values(targets)
     if sp.issparse(values):
@@ -93,6 +94,9 @@ def read_targets(targets: Any) -> tuple[TargetForm, Csr]:
         return _read_classes(_one_dimension(values))
     Y = as_csr(values, "Y", values=False)
     dtype = values.dtype if values.dtype.kind in "biuf" else np.float32
+    if names is not None and len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise DataError(f"the columns of Y must have different names, but two are {twice!r:.200}")
     return TargetForm("dense", dtype, None if names is None else [str(name) for name in names]), Y
 
 
@@ -156,9 +160,11 @@ def holds_classes(values: list[Any] | tuple[Any, ...]) -> bool:
 
 def _is_column_of_classes(values: NDArray[Any]) -> bool:
     """Whether a matrix of one column holds more than zeros and ones."""
-    if values.ndim != 2 or values.shape[1] != 1 or values.dtype.kind not in "iuU":
+    if values.ndim != 2 or values.shape[1] != 1 or values.dtype.kind not in "iuUO":
         return False
-    return values.dtype.kind == "U" or bool(((values != 0) & (values != 1)).any())
+    if values.dtype.kind in "UO":
+        return len(values) > 0 and isinstance(values[0, 0], str)
+    return bool(((values != 0) & (values != 1)).any())
 
 
 def _one_dimension(values: NDArray[Any]) -> NDArray[Any]:

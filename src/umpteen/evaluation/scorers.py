@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.data.matrix import Csr, as_csr
+from umpteen.data.targets import TargetForm
 from umpteen.errors import ParamError
 from umpteen.evaluation.decisions import evaluate_decisions
 from umpteen.evaluation.metrics import evaluate
@@ -110,9 +111,14 @@ def _parse(name: str) -> RankingScorer | PredictionScorer:
 
 
 def _encode(estimator: Any, labels: Any) -> Csr:
-    """Labels by the estimator's ids; of an estimator that is not ours, a matrix as it is."""
+    """Labels by the estimator's ids; of an estimator that is not ours, by its classes, or a matrix as it is."""
     encode = getattr(estimator, "encode_targets", None)
-    found: Csr = encode(labels) if encode is not None else as_csr(labels, "Y", values=False)
+    if encode is None:
+        if np.ndim(labels) == 1 and hasattr(estimator, "classes_"):  # one class for each row
+            classes = np.asarray(estimator.classes_)
+            return TargetForm("classes", classes=classes).encode(labels, len(classes))
+        return as_csr(labels, "Y", values=False)
+    found: Csr = encode(labels)
     return found
 
 
@@ -143,4 +149,6 @@ def _rank(estimator: Any, X: Any, top_k: int) -> NDArray[np.int32]:
             f"ranking needs predict_topk, decision_function or predict_proba, but {type(estimator).__name__} has none"
         )
     scores = np.asarray(getattr(estimator, how)(X))
+    if scores.ndim == 1:  # of two classes, the second's
+        scores = np.column_stack([-scores, scores])
     return np.argsort(-scores, axis=1, kind="stable")[:, :top_k].astype(np.int32)

@@ -15,7 +15,7 @@ With ``loss="logistic"`` the sum is C Σ_i c_i log(1 + exp(-s_i (w·x_i + b))) a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import NoneType
 from typing import Any, ClassVar, Self
 
@@ -31,6 +31,7 @@ from umpteen.errors import ParamError
 from umpteen.memory import Estimate
 from umpteen.methods.dual import DualOneVsRest, bound_dual_memory, solve_dual
 from umpteen.methods.label_tree import LabelTree
+from umpteen.methods.label_weights import PositiveWeight, check_positive_weight, weigh_labels
 from umpteen.methods.one_vs_rest import PANEL_LABELS, LabelWeights, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.params import check_choice, check_count, check_flag, check_number
@@ -122,7 +123,7 @@ class DiSMEC(DualOneVsRest):
         bias: float = 1.0,
         solver: str = "auto",
         eps: float = 0.01,
-        positive_weight: float | str | Sequence[float] = 1.0,
+        positive_weight: PositiveWeight = 1.0,
         propensity: bool = False,
         A: float = 0.55,
         B: float = 1.5,
@@ -164,7 +165,7 @@ class DiSMEC(DualOneVsRest):
         check_choice("loss", self.loss, LOSSES)
         for name in ("C", "eps"):
             check_number(name, getattr(self, name), 0, above=True)
-        self._check_positive_weight()
+        check_positive_weight(self.positive_weight)
         check_number("prune", self.prune, 0)
         for name, allowed in (("penalty", ("l2", "l1")), ("solver", ("auto", "newton", "dual"))):
             check_choice(name, getattr(self, name), allowed)
@@ -182,44 +183,15 @@ class DiSMEC(DualOneVsRest):
         check_flag("propensity", self.propensity)
         check_constants(self.A, self.B)
 
-    def check_weighs_rows(self) -> None:
-        if self.penalty == "l1":
-            raise ParamError("sample_weight needs penalty 'l2', but penalty is 'l1'")
-
     def positive_costs(self, counts: NDArray[np.int64], n_rows: int) -> NDArray[np.float32]:
         """How many times a row counts for each label it has: c_i of the objective."""
-        costs = self._weigh_labels(counts, n_rows)
+        costs = weigh_labels(self.positive_weight, counts, n_rows)
         if self.propensity:
             costs *= 2 / propensities(LabelCounts(counts, n_rows), self.A, self.B) - 1
         return costs.astype(np.float32)
 
-    def _check_positive_weight(self) -> None:
-        if isinstance(self.positive_weight, str):
-            if self.positive_weight != "balanced":
-                raise ParamError(
-                    'positive_weight must be a number, "balanced" or one number for each label, '
-                    f"but is {self.positive_weight!r}"
-                )
-        elif isinstance(self.positive_weight, Sequence):
-            for weight in self.positive_weight:
-                check_number("positive_weight", weight, 0, above=True)
-        else:
-            check_number("positive_weight", self.positive_weight, 0, above=True)
-
-    def _weigh_labels(self, counts: NDArray[np.int64], n_rows: int) -> NDArray[np.float64]:
-        if isinstance(self.positive_weight, str):
-            return np.where(counts < n_rows, (n_rows - counts) / np.maximum(counts, 1), 1.0)
-        if isinstance(self.positive_weight, Sequence):
-            if len(self.positive_weight) != len(counts):
-                raise ParamError(
-                    f"positive_weight must be one number for each of the {len(counts)} labels, "
-                    f"but there are {len(self.positive_weight)}"
-                )
-            return np.array(self.positive_weight, np.float64)
-        return np.full(len(counts), self.positive_weight, np.float64)
-
     def plan(self, data: TrainingData, first_label: int = 0, first_shard: int = 0) -> list[Task]:
-        self._weigh_labels(np.diff(data.rows_of.indptr), data.X.shape[0])  # refuses before any work is done
+        weigh_labels(self.positive_weight, np.diff(data.rows_of.indptr), data.X.shape[0])  # refuses before any work
         return super().plan(data, first_label, first_shard)
 
     def uses_dual(self, X: Csr) -> bool:
@@ -280,7 +252,8 @@ class DiSMEC(DualOneVsRest):
         if self.loss == "squared_hinge" and data.row_costs is None:
             return _native.solve_svms, {"l1": self.penalty == "l1"}
         # The kernel near the margin knows rows by their number only; this one reaches the same optimum.
-        return _native.solve_panels, {"squared_hinge": self.loss == "squared_hinge", "row_cost": data.row_costs}
+        kind = {"squared_hinge": self.loss == "squared_hinge", "row_cost": data.row_costs}
+        return _native.solve_panels, kind | ({"l1": True} if self.penalty == "l1" else {})
 
     # --- the candidate tree ---------------------------------------------------------------------------------------
 
@@ -339,5 +312,7 @@ class DiSMEC(DualOneVsRest):
         panel = 4 * PANEL_LABELS * (vectors * n_features + 3 * n_rows) + min(8 * X.nnz, 32_000_000)
         threads = resolve_threads(self.threads)
         work = bound_dual_memory(X, Y, threads) if self.uses_dual(X) else threads * panel
+        if self.penalty == "l1":  # X by columns, if rows count more or less than once
+            work += 8 * (X.nnz + n_rows + n_features)
         peak = work + bound.in_work * 40 + X.nnz * 8 + Y.nnz * 8 + n_rows * 8
         return Estimate(peak + bound.model_bytes, bound.model_bytes)

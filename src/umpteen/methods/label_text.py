@@ -31,7 +31,6 @@ from umpteen.data.matrix import Csr, as_csr, fingerprint, make_csr
 from umpteen.engines.base import Engine, Resources, Task
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.memory import Estimate
-from umpteen.methods.base import CountsRowsOnce
 from umpteen.methods.dual import bound_dual_memory
 from umpteen.methods.one_vs_rest import LabelBlocks, LabelWeights, count_weights_bound
 from umpteen.methods.ppdsparse import PPDSparse
@@ -49,7 +48,7 @@ LABEL_TERMS = "label_terms"
 _ABSENT = -1.0
 
 
-class LabelText(LabelBlocks, CountsRowsOnce):
+class LabelText(LabelBlocks):
     """One-vs-rest over labels and over their words, so that labels with few rows or none are ranked too.
 
     Parameters
@@ -97,6 +96,7 @@ class LabelText(LabelBlocks, CountsRowsOnce):
     """
 
     name: ClassVar[str] = "label-text"
+    weighs_rows: ClassVar[bool] = True
     takes_label_terms: ClassVar[bool] = True
     kept_as_parts: ClassVar[tuple[str, ...]] = (LABEL_TERMS,)
 
@@ -242,7 +242,7 @@ def train_words(
     taught = np.flatnonzero(counts).astype(np.int32)
     W, bias = sp.csr_array((0, n_features), dtype=np.float32), np.zeros(0, np.float32)
     if len(taught):
-        some = TrainingData(data.X, targets[:, taught], data.bias)
+        some = TrainingData(data.X, targets[:, taught], data.bias, row_costs=data.row_costs)
         W, bias = solve_labels(solver, some, np.arange(len(taught), dtype=np.int32), threads)
     trust = counts / (counts + word_rows) if word_rows else (counts > 0).astype(float)
     place = sp.csr_array((trust[taught], (taught, np.arange(len(taught)))), shape=(n_features, len(taught)))

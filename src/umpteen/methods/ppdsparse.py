@@ -35,6 +35,7 @@ from umpteen.errors import ParamError
 from umpteen.evaluation.metrics import evaluate
 from umpteen.memory import Estimate
 from umpteen.methods.dual import DualOneVsRest, bound_dual_memory, solve_dual
+from umpteen.methods.label_weights import PositiveWeight, check_positive_weight, weigh_labels
 from umpteen.methods.one_vs_rest import LabelWeights, count_weights_bound
 from umpteen.methods.training_data import TrainingData
 from umpteen.models.linear import LinearModel, LinearShard
@@ -78,6 +79,9 @@ class PPDSparse(DualOneVsRest):
         The value of the constant feature; 0 leaves it out.
     eps
         A label is done when its duality gap is at most this share of its objective.
+    positive_weight : number, "balanced" or one number for each label
+        How many times a row counts for the labels it has. "balanced" makes a label's rows together count as much as
+        all others.
     max_rounds
         The most searches per label; three or four are usual.
     normalize, tfidf, power
@@ -136,6 +140,7 @@ class PPDSparse(DualOneVsRest):
         prune: float = 0.001,
         bias: float = 1.0,
         eps: float = 0.001,
+        positive_weight: PositiveWeight = 1.0,
         max_rounds: int = 100,
         normalize: bool = True,
         tfidf: bool = False,
@@ -156,6 +161,7 @@ class PPDSparse(DualOneVsRest):
         self.prune = prune
         self.bias = bias
         self.eps = eps
+        self.positive_weight = positive_weight
         self.max_rounds = max_rounds
         self.normalize = normalize
         self.tfidf = tfidf
@@ -178,6 +184,7 @@ class PPDSparse(DualOneVsRest):
         for name, allowed in (("loss", ("squared_hinge", "hinge")), ("search", ("exact", "sampled"))):
             check_choice(name, getattr(self, name), allowed)
         check_number("eps", self.eps, 0, above=True)
+        check_positive_weight(self.positive_weight)
         for name in ("prune", "cutoff"):
             check_number(name, getattr(self, name), 0)
         check_count("max_rounds", self.max_rounds)
@@ -193,6 +200,7 @@ class PPDSparse(DualOneVsRest):
             name: np.full(data.Y.shape[1], -1, np.float64 if name in ("objective", "gap") else np.int64)
             for name in _STATS
         }
+        weigh_labels(self.positive_weight, np.diff(data.rows_of.indptr), data.X.shape[0])  # refuses before any work
         # Added labels use the settings of the others.
         if first_label == 0 or not hasattr(self, "chosen_"):
             self.chosen_ = self.choose(data)
@@ -227,10 +235,11 @@ class PPDSparse(DualOneVsRest):
         """Solves these labels. `start` and the "alphas" in the result are (data, indices, indptr) of a CSR matrix,
         labels x rows."""
         weight = data.negative_weight  # the whole problem divided by it, so that only positives change
+        costs = weigh_labels(self.positive_weight, np.diff(data.rows_of.indptr), data.X.shape[0])[labels]
         return solve_dual(
             data,
             labels,
-            np.full(len(labels), 1 / weight, np.float32),
+            (costs / weight).astype(np.float32),
             squared=self.loss == "squared_hinge",
             lambda_=lambda_ / weight,
             tau=tau / weight,

@@ -18,7 +18,7 @@ from umpteen.methods.routing import RoutesMetadata
 from umpteen.models.scorer import Ranking
 from umpteen.tagging.judging import encode_targets
 from umpteen.tagging.parameters import TaggerParameters
-from umpteen.tagging.targets import LabelMatrix, check_rows, is_matrix
+from umpteen.tagging.targets import check_rows, is_matrix, read_labels
 from umpteen.trained.dense import share_out
 from umpteen.trained.model import TrainedModel
 
@@ -112,7 +112,7 @@ class Classifying(TaggerParameters, RoutesMetadata, abc.ABC):
         """The labels to give each text, in the form that `fit` was given: lists of names, a matrix, or one class.
         `suggest` says which labels those are; a vocabulary's concepts, and labels added later, come in lists."""
         model, form, classes = self.fitted(), self._form, self._classes
-        texts = texts if is_array(texts) else list(texts)
+        texts = texts if is_array(texts) or isinstance(texts, str) else list(texts)
         if classes is not None:
             best = model.predict_topk(self.vectorize(texts).X, 1)[0][:, 0]
             found: Any = classes[np.where(best >= 0, best, np.argmax(model.train_counts.counts))]
@@ -136,11 +136,9 @@ class Classifying(TaggerParameters, RoutesMetadata, abc.ABC):
 
     def _encode(self, labels: Any) -> Csr:
         model, form, concepts = self.fitted(), self._form, self.concepts_
-        if form is not None and is_matrix(labels):
-            Y = form.encode(labels, model.n_labels)
-            if concepts is None:
-                return Y
-            labels = LabelMatrix(Y, form.names or [str(i) for i in range(Y.shape[1])])
+        if form is not None and concepts is None and is_matrix(labels):
+            return form.encode(labels, model.n_labels)
+        _, labels = read_labels(labels)
         if concepts is not None:
             labels = concepts.translate(model, labels)
         return encode_targets(model, labels)

@@ -37,6 +37,8 @@ def read_records(texts: Any, fields: Callable[[], Fields | None], features: Text
     texts = as_texts(texts)
     if hasattr(texts, "columns") or hasattr(texts, "schema"):  # a table of pandas, polars or Arrow
         return gather(texts, _known(fields()).unlabelled()).texts
+    if hasattr(texts, "to_pylist"):  # a column of Arrow
+        texts = texts.to_pylist()
     if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
         return texts
     if isinstance(texts, list) and not any(isinstance(text, Mapping) for text in texts):

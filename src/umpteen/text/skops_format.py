@@ -63,9 +63,11 @@ def dump(transformer: Any) -> bytes:
         _check_archive(data)
         check_objects(transformer, trust_pattern=True)
     except ModelError as error:
+        advice = "Transform the texts yourself and use features='precomputed'"
+        if "umpteen.text" in str(error):
+            advice = "A Tfidf is saved alone or by columns, features={'title': Tfidf(), 'abstract': Tfidf()}"
         raise ModelFormatError(
-            f"features {type(transformer).__name__} cannot be saved, since a model holds no code: {error}. Transform "
-            "the texts yourself and use features='precomputed'"
+            f"features {type(transformer).__name__} cannot be saved, since a model holds no code: {error}. {advice}"
         ) from error
     return data
 

@@ -18,7 +18,6 @@ it.
 
 from __future__ import annotations
 
-import importlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -30,11 +29,12 @@ from numpy.typing import NDArray
 from umpteen import _native
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import ModelCorruptError, ModelFormatError, NotFittedError, ParamError, not_fitted
-from umpteen.params import Parameters, check_choice, check_count, check_flag
+from umpteen.params import Threaded, check_choice, check_count, check_flag
 from umpteen.storage.names import Names
 from umpteen.storage.store import Part
 from umpteen.text.counting import Counting, row_limit
 from umpteen.text.languages import check_language, find_stop_words
+from umpteen.text.output import SetsOutput
 from umpteen.text.patterns import is_linear
 from umpteen.text.reading import TextReader, compile_pattern
 from umpteen.text.words import STRIP_ACCENTS
@@ -67,7 +67,7 @@ class Span(NamedTuple):
 _ARRAYS = {"data": ("uint8", 1), "ends": ("int64", 1), "slots": ("uint32", 2), "idf": ("float64", 1)}
 
 
-class Tfidf(Parameters):
+class Tfidf(Threaded, SetsOutput):
     r"""Texts to tf-idf rows, equal to scikit-learn's TfidfVectorizer.
 
     Parameters
@@ -226,23 +226,6 @@ class Tfidf(Parameters):
             indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         X = make_csr(data, indices, indptr, (len(indptr) - 1, self.n_features_))
         return (X, WordCounts(unknown, total)) if return_unknown else self._as_output(X)
-
-    def set_output(self, *, transform: str | None = None) -> Self:
-        """What `transform` and `fit_transform` return: "default", a CSR matrix, or "pandas", a table with a sparse
-        column for each term."""
-        if transform not in (None, "default", "pandas"):
-            raise ParamError(
-                f"transform must be one of default, pandas, since others lack sparse columns, but is {transform!r}"
-            )
-        if transform is not None:
-            self._sklearn_output_config = {"transform": transform}
-        return self
-
-    def _as_output(self, X: Csr) -> Any:
-        if getattr(self, "_sklearn_output_config", {}).get("transform") != "pandas":
-            return X
-        pandas: Any = importlib.import_module("pandas")
-        return pandas.DataFrame.sparse.from_spmatrix(X, columns=self.get_feature_names_out())
 
     def as_new(self, seen: Csr, X: Csr) -> Csr:
         """Rows as they would be if only the texts of `seen` had been fitted: without the terms those lack.

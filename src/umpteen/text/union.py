@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError, ModelCorruptError, ModelError, NotFittedError, ParamError
-from umpteen.params import Parameters, check_number
+from umpteen.params import Threaded, check_number
 from umpteen.storage.store import Part
 from umpteen.text.encoding import Encoding, is_encoder
 from umpteen.text.fields import check_fields, check_records, locate, read_fields, take_field
+from umpteen.text.output import SetsOutput
 from umpteen.text.reading import BATCH_CHARACTERS, BATCH_TEXTS, check_texts
 from umpteen.text.tfidf import Span, Tfidf, WordCounts
 
@@ -48,7 +49,7 @@ class _Block(NamedTuple):
     n_columns: int
 
 
-class TfidfUnion(Parameters):
+class TfidfUnion(Threaded, SetsOutput):
     """Several `Tfidf` side by side, and dense vectors of texts beside them.
 
     Parameters
@@ -109,7 +110,8 @@ class TfidfUnion(Parameters):
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
         """The rows of texts: CSR float32, n_rows x n_features_."""
-        return self._join(self._fit_parts(texts, keep_rows=True))
+        rows: Csr = self._as_output(self._join(self._fit_parts(texts, keep_rows=True)))
+        return rows
 
     def _fit_parts(self, texts: Iterable[str], *, keep_rows: bool) -> list[Any]:
         """Fits each part to what it reads; returns the rows of each, if they are to be kept."""
@@ -157,7 +159,7 @@ class TfidfUnion(Parameters):
         ]
         X = self._join([rows for rows, _ in found])
         counts = (np.sum(kind, axis=0) for kind in zip(*(found[i][1] for i in self._counting), strict=True))
-        return (X, WordCounts(*counts)) if return_unknown else X
+        return (X, WordCounts(*counts)) if return_unknown else self._as_output(X)
 
     def _take(self, texts: Any, part: int) -> Any:
         """What a part reads of texts."""
