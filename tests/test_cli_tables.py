@@ -435,6 +435,9 @@ def test_messages_name_options(model, records, tmp_path):
             ("beam_size must be at least 1", "beam_size must be at least 1"),
         ):
             assert in_flags(message, ParamError, app) == shown
+        message = 'a.csv:2: not valid CSV (a " opens a cell here and is never closed)'
+        hint = "; if quotes are characters as any others in it, --csv-quote none says so"
+        assert in_flags(message, DataError, app) == message + hint
         assert in_flags("labels must include a new one", DataError, app) == "labels must include a new one"
     finally:
         sys.argv = before

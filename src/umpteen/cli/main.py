@@ -107,6 +107,8 @@ def in_flags(message: str, kind: type[Exception], app: typer.Typer) -> str:
         r"(?<![\w'\"./-])[a-z]+(?:_[a-z]+)+(?![\w'\"./=])", lambda word: names.get(word[0], word[0]), message
     )
     message = re.sub(r"; encoding names", "; --encoding names", message)
+    if message.endswith("and is never closed)") and "csv_quote" in names:
+        message += "; if quotes are characters as any others in it, --csv-quote none says so"
     if issubclass(kind, ParamError):
         message = re.sub(
             r"^([a-z]+)(?= (?:must|needs|is for|holds|goes)\b)", lambda word: names.get(word[0], word[0]), message
