@@ -453,6 +453,20 @@ def test_columns_of_arrow_are_classes_and_lists_of_names(classes):
         umpteen.Centroid().fit(X, pyarrow.array(np.arange(len(names)).astype("datetime64[us]")))
 
 
+def test_labels_of_arrow_are_judged_and_learnt():
+    import pyarrow
+
+    texts = ["herring quotas", "cod quotas in the sea", "a tax on wine", "wine and beer tax"] * 10
+    labels = [["fish"], ["fish", "sea"], ["tax", "wine"], ["tax", "wine"]] * 10
+    columns = pyarrow.array(texts), pyarrow.array(labels)
+    tagger = umpteen.Tagger("dismec", calibration=0).fit(*columns)
+    assert tagger.evaluate(*columns) == tagger.evaluate(texts, labels)
+    assert tagger.score(*columns) == tagger.score(texts, labels) == 1
+    new = pyarrow.array(["an apple"] * 3), pyarrow.array([["fruit"]] * 3)
+    assert tagger.learn(pyarrow.array(["bread tax"]), pyarrow.array([["bread"]])).classes_[-1] == "bread"
+    assert tagger.add_labels(*new).classes_[-1] == "fruit"
+
+
 def test_columns_of_arrow_are_rows_of_numbers(rows):
     import pyarrow
 
@@ -567,6 +581,7 @@ def test_streams_without_texts_are_refused():
         (pyarrow.table({"txt": ["a"]}), "there must be a column 'text', but the columns are 'txt'"),
         (pyarrow.table({"text": ["a"], "suggestions": [1]}), "must not have a column 'suggestions'"),
         (pyarrow.array(["a"]), "must be a table or a stream of Arrow, but is a column"),
+        (pyarrow.table([pyarrow.array(["a"])] * 2, ["text", "text"]), "'text' stands 2 times"),
         (["a"], "must be a column, a table or a stream of Arrow, but"),
     ):
         with pytest.raises(DataError, match=message):

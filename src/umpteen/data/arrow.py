@@ -52,9 +52,9 @@ def read_values(source: Any, name: str) -> Any:
     return np.concatenate(parts) if parts else np.zeros((0, 0 if _is_column(opened) else len(opened.schema)))
 
 
-def as_texts(texts: Any) -> Any:
-    """A column of Arrow as a list of strings; anything else as it is."""
-    return texts.to_pylist() if hasattr(texts, "to_pylist") and not hasattr(texts, "schema") else texts
+def as_list(column: Any) -> Any:
+    """A column of Arrow as a list, of strings or of lists of these; anything else as it is."""
+    return column.to_pylist() if hasattr(column, "to_pylist") and not hasattr(column, "schema") else column
 
 
 def import_arrow(name: str) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from umpteen.data.arrow import as_list
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import DataError
 
@@ -22,7 +23,7 @@ def encode_labels(labels: Iterable[Iterable[str]], known: Sequence[str] = ()) ->
 def check_label_lists(labels: Iterable[Iterable[str]]) -> list[list[str]]:
     """The label names of each text, checked."""
     lists = []
-    for number, row in enumerate(labels):
+    for number, row in enumerate(as_list(labels)):
         if isinstance(row, (str, bytes)):
             raise DataError(
                 f"labels must be a list of names for each text, but text {number} has the string {row!r}"[:300]

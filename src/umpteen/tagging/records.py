@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from umpteen.data.arrow import as_texts
+from umpteen.data.arrow import as_list
 from umpteen.data.corpus import gather
 from umpteen.data.tables.fields import PARAMETERS, Fields
 from umpteen.errors import ParamError
@@ -34,7 +34,7 @@ def read_records(texts: Any, fields: Callable[[], Fields | None], features: Text
     """Texts as they are, and records as the texts they hold. `fields` is only called for records."""
     if features is None or isinstance(features, ForeignFeatures):
         return texts
-    texts = as_texts(texts)
+    texts = as_list(texts)
     if hasattr(texts, "columns") or hasattr(texts, "schema"):  # a table of pandas, polars or Arrow
         return gather(texts, _known(fields()).unlabelled()).texts
     if hasattr(texts, "to_pylist"):  # a column of Arrow

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from umpteen.data.arrow import import_arrow, open_arrow
+from umpteen.data.tables.columns import refuse_twins
 from umpteen.data.tables.fields import Fields
 from umpteen.errors import DataError
 
@@ -25,6 +26,7 @@ def stream_suggestions(source: Any, fields: Fields, suggest: Suggest) -> Any:
     rows = open_arrow(source, "the source")
     if not hasattr(rows, "schema"):
         raise DataError("the source must be a table or a stream of Arrow, but is a column")
+    refuse_twins(rows.schema.names, "the source")
     if SUGGESTIONS in rows.schema.names:
         raise DataError(f"the source must not have a column {SUGGESTIONS!r}, which is added, but has one")
     fields = fields.check_columns(rows.schema.names, "the source")

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 
-from umpteen.data.arrow import as_texts
+from umpteen.data.arrow import as_list
 from umpteen.data.matrix import Csr, make_csr
 from umpteen.errors import ModelCorruptError, ModelError, ModelFormatError, NotFittedError, ParamError
 from umpteen.extensions import ENCODERS_GROUP, Registry, call_declared, declared, load_declared
@@ -133,13 +133,13 @@ class Encoding(Parameters):
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
         """Learns what the encoder learns from texts, if anything."""
         self.validate()
-        texts = list(as_texts(texts))
+        texts = list(as_list(texts))
         self.encoder_ = open_encoder(self.encoder, self.cache).fit(texts, self.seed, self.threads)
         self.n_rows_ = len(texts)
         return self
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Csr:
-        texts = list(as_texts(texts))
+        texts = list(as_list(texts))
         return self.fit(texts).transform(texts)
 
     @overload
@@ -156,7 +156,7 @@ class Encoding(Parameters):
         """The vectors as rows in which every column has an entry, also one that is 0."""
         if not hasattr(self, "encoder_"):
             raise NotFittedError("this Encoding has no encoder yet; call fit first")
-        texts = texts if isinstance(texts, list) else list(as_texts(texts))
+        texts = texts if isinstance(texts, list) else list(as_list(texts))
         threads = self.threads if threads is None else threads
         found = []
         step = self.encoder_.at_once

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 
-from umpteen.data.arrow import as_texts
+from umpteen.data.arrow import as_list
 from umpteen.data.matrix import Csr, as_csr, make_csr
 from umpteen.errors import DataError, ModelCorruptError, ParamError
 from umpteen.params import Parameters
@@ -168,5 +168,5 @@ def _as_given(texts: Any) -> Any:
     """Tables and arrays as they are; a generator as a list, since a transformer may go through it twice."""
     if isinstance(texts, str):
         raise ParamError("texts must be a list of texts, but is one text")
-    texts = as_texts(texts)
+    texts = as_list(texts)
     return texts if hasattr(texts, "shape") else list(texts)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen import _native
-from umpteen.data.arrow import as_texts
+from umpteen.data.arrow import as_list
 from umpteen.errors import DataError, ParamError
 from umpteen.text.languages import find_reducer, find_stop_words
 from umpteen.text.patterns import run_length
@@ -183,7 +183,7 @@ class TextReader:
 
 def check_texts(texts: Any) -> Iterable[Any]:
     """Texts, or a column of Arrow as a list of them."""
-    texts = as_texts(texts)
+    texts = as_list(texts)
     if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
         raise DataError(f"texts must be a list or another iterable of strings, but is a {type(texts).__name__}")
     return texts
