@@ -552,3 +552,15 @@ def test_a_damaged_part_is_refused(key, value):
 def test_damaged_languages_are_refused(scalars):
     with pytest.raises(ModelCorruptError):
         Vocabulary.from_part(Part(small().to_part().arrays, scalars))
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.tsv", "v.csv"])
+def test_a_table_beyond_the_memory_is_refused_at_a_line(tmp_path, monkeypatch, name):
+    line = {"v.txt": "n{0}\n", "v.tsv": "u:{0}\tn{0}\n", "v.csv": "u:{0},n{0}\n"}[name]
+    header = "uri,label_en\n" if name == "v.csv" else ""
+    path = write(tmp_path, header + "".join(line.format(i) for i in range(50_000)), name)
+    assert len(umpteen.read_vocabulary(path)) == 50_000
+    monkeypatch.setattr("umpteen.memory.available_memory", lambda: 20_000_000)
+    wanted = rf"would need \d+\.?\d* MB of memory, but only 20\.0 MB is available; .*{name}:40000: reduce the voc"
+    with pytest.raises(MemoryLimitError, match=wanted):
+        umpteen.read_vocabulary(path)
