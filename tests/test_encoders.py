@@ -305,6 +305,9 @@ def test_vectors_are_kept_by_content(tmp_path, monkeypatch):
     assert another.asked == ["a", "new"]
     with pytest.raises(ParamError, match="cache"):
         open_encoder("svd:3", tmp_path / "vectors.sqlite")
+    for wrong in (3, "", [], 1.5):
+        with pytest.raises(ParamError, match="cache must be the path of a file"):
+            Encoding(counting, cache=wrong).fit([])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     Encoding(counting, cache=True).fit_transform(["a"])
     assert (tmp_path / "cache" / "umpteen" / "vectors.sqlite").is_file()

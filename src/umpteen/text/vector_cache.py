@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umpteen.data.files import cache_folder
-from umpteen.errors import DataError
+from umpteen.errors import DataError, ParamError
 
 #: Names the file for commands, and wherever `cache` is not given.
 VARIABLE = "UMPTEEN_VECTORS"
@@ -41,6 +41,8 @@ def find_cache(given: str | Path | bool | None) -> Path | None:
         return Path(os.environ[VARIABLE])
     if given is None or given is False:
         return None
+    if given is not True and (not isinstance(given, (str, os.PathLike)) or not os.fspath(given)):
+        raise ParamError(f"cache must be the path of a file, True or False, but is {given!r:.100}")
     return cache_folder() / "vectors.sqlite" if given is True else Path(given)
 
 
