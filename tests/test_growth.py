@@ -142,7 +142,7 @@ def test_scores_of_new_labels_are_drawn_towards_rest_by_trust(tiny):
     labels = np.flatnonzero(n_rows > 1)[:3].astype(np.int32)
     W, bias = sp.csr_matrix(np.ones((3, 2), np.float32)), np.array([-1, 0, 1], np.float32)
     drawn, rest = draw_to_rest(data, labels, W, bias)
-    trust = 0.5 ** (1.5 * n_rows[labels] / (n_rows[labels] + 2))
+    trust = 0.5 ** ((1.5 * n_rows[labels] - 1) / (n_rows[labels] + 1))
     np.testing.assert_allclose(drawn.toarray(), np.repeat(trust[:, None], 2, 1), rtol=1e-6)
     np.testing.assert_allclose(rest, (bias + 1) * trust - 1, rtol=1e-6)
 
@@ -160,7 +160,7 @@ def test_rows_kept_say_how_far_new_labels_are_trusted(cooking, monkeypatch):  # 
     low, high = (
         t.fitted().predict_topk(t.vectorize(test.texts[:300]).X, 1, include=["new"])[1] for t in (trusted, plain)
     )
-    np.testing.assert_allclose(low + 1, found[0] ** (1.5 * 20 / 22) * (high + 1), atol=5e-3)
+    np.testing.assert_allclose(low + 1, found[0] ** (29 / 21) * (high + 1), atol=5e-3)
 
 
 def test_probabilities_of_labels_with_few_rows_are_not_too_high(cooking):  # noqa: F811
