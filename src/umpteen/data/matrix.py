@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,10 @@ from umpteen.data.blocks import is_pair, join_blocks
 from umpteen.data.tensors import from_tensor, unchecked
 from umpteen.errors import DataError
 
-Csr = sp.csr_matrix[Any]
+if TYPE_CHECKING:
+    Csr = sp.csr_matrix[Any]
+else:
+    Csr = sp.csr_matrix  # which older releases of SciPy cannot subscript
 INT32_MAX = int(np.iinfo(np.int32).max)
 
 

@@ -173,7 +173,7 @@ class LabelText(LabelBlocks):
         if terms.nnz and terms.data.min() < 0:
             raise DataError(f"{LABEL_TERMS} must not be negative, but one is {terms.data.min()}")
         sums = np.asarray(terms.sum(axis=1), np.float64).ravel()
-        scaled = (sp.diags_array(np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)) @ terms).tocsr()
+        scaled = (_diagonal(np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)) @ terms).tocsr()
         scaled.eliminate_zeros()
         return as_csr(scaled.astype(np.float32), LABEL_TERMS)
 
@@ -248,7 +248,7 @@ def train_words(
     place = sp.csr_array((trust[taught], (taught, np.arange(len(taught)))), shape=(n_features, len(taught)))
     needed = np.zeros(n_features)
     needed[np.unique(terms.indices)] = 1
-    shared = place @ sp.csr_array(W) + sp.diags_array(match * (1 - trust) * needed)
+    shared = place @ sp.csr_array(W) + _diagonal(match * (1 - trust) * needed)
     level = np.full(n_features, _ABSENT)
     level[taught] = trust[taught] * bias + (1 - trust[taught]) * _ABSENT
     return LabelWeights(sp.csr_array(shared), level.astype(np.float32))
@@ -261,7 +261,7 @@ def join_weights(
     counts = np.diff(data.rows_of.indptr)[labels].astype(np.float64)
     has_terms = np.diff(terms.indptr) > 0
     trust = np.where(has_terms & (counts > 0), counts / np.maximum(counts + own_rows, 1e-9), counts > 0)
-    shared, own_part = sp.diags_array((1 - trust) * has_terms), sp.diags_array(trust.astype(np.float64))
+    shared, own_part = _diagonal((1 - trust) * has_terms), _diagonal(trust.astype(np.float64))
     W = sp.csr_array(own_part @ sp.csr_array(own.W) + shared @ (sp.csr_array(terms) @ words.W), dtype=np.float32)
     bias = trust * np.where(counts > 0, own.bias, 0) + (1 - trust) * (terms @ words.bias)
     bias[(counts == 0) & ~has_terms] = -np.inf  # nothing is known of it, so it must not be ranked
@@ -293,3 +293,8 @@ def _open_terms(model: TrainedModel) -> Csr:
         return as_csr(matrix, LABEL_TERMS)
     except (ValueError, DataError, ParamError) as error:
         raise ModelCorruptError(f"the terms of labels are not usable: {error}") from error
+
+
+def _diagonal(values: NDArray[np.float64]) -> Any:
+    """A matrix with these values on its diagonal, which SciPy has a function for from 1.12 on."""
+    return sp.dia_array((values[np.newaxis], [0]), shape=(len(values), len(values)))
