@@ -68,10 +68,11 @@ def test_a_methods_page_shows_each_default(site, name):
 
 
 def all_commands(group: Any, name: str) -> dict[str, Any]:
-    """Commands and groups, by what is typed to run them."""
-    found = {f"{name} {key}": command for key, command in group.commands.items()}
-    for key, command in list(found.items()):
-        found |= all_commands(command, key) if hasattr(command, "commands") else {}
+    """Commands and groups, by what is typed to run them; groups come before what is in them."""
+    found: dict[str, Any] = {}
+    for key, command in group.commands.items():
+        found[f"{name} {key}"] = command
+        found |= all_commands(command, f"{name} {key}") if hasattr(command, "commands") else {}
     return found
 
 
