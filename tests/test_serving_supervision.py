@@ -174,6 +174,42 @@ def test_what_changes_while_a_worker_starts_reaches_it(served_models):
     assert theirs.recv() == ("tokens", Tokens.of("second-token"))
 
 
+@pytest.mark.slow
+def test_a_worker_that_reads_no_messages_does_not_stop_supervision(served_models, tmp_path):
+    """As many tokens as there may be do not fit into what the kernel keeps for it."""
+    file = tmp_path / "tokens"
+
+    def write(version: int) -> None:
+        file.write_text("".join(f"{i:04d}{'n' * 60} {version}-secret-{i:04d}\n" for i in range(1000)))
+
+    write(0)
+    arguments = ("--workers", "2", "--watch", "0.1", "--stuck-after", "8", "--token-file", str(file))
+    with serving(served_models["tags"], *arguments) as server:
+        assert wait_for(lambda: len(children_of(server.process.pid)) == 2 and answer(server, "0-secret-0000") == 200)
+        workers = children_of(server.process.pid)
+        write(1)
+        assert wait_for(lambda: {answer(server, "1-secret-0999") for _ in range(6)} == {200})
+        assert children_of(server.process.pid) == workers  # who read all of a message that came in pieces
+        stopped, other = workers
+        os.kill(stopped, signal.SIGSTOP)
+        for version in range(2, 7):
+            write(version)
+            time.sleep(0.4)
+        os.kill(other, signal.SIGKILL)  # its end is seen although the watcher is in the middle of a message
+        assert wait_for(lambda: not {stopped, other} & set(children_of(server.process.pid)), 40)
+        assert wait_for(lambda: len(children_of(server.process.pid)) == 2)
+        assert wait_for(lambda: answer(server, "6-secret-0999") == 200)
+        assert server.stop() == 0
+
+
+def answer(server, token: str) -> int:
+    try:
+        with server.client() as client:
+            return client.get("/v1/models", headers={"authorization": f"Bearer {token}"}).status_code
+    except httpx.TransportError:
+        return 0
+
+
 # --- models --------------------------------------------------------------------------------------------------------
 
 

@@ -120,15 +120,24 @@ class Supervisor:
         return 0
 
     def _turn(self) -> None:
-        self._start_due()
         self._wait()
         self._insist()
+        # The watcher holds it while it sends to a worker that does not read: a stuck one, which is ended below.
+        if self._lock.acquire(timeout=_LOOK):
+            try:
+                self._look_after()
+            finally:
+                self._lock.release()
+        self._look_for_stuck()
+
+    def _look_after(self) -> None:
+        """Hears what workers reply, notices the end of some, and starts others."""
         for number, row in enumerate(self._rows):
             if row.worker is not None:
                 self._receive(number, row.worker)
                 if not row.worker.process.is_alive():
                     self._ended(number, row, row.worker)
-        self._look_for_stuck()
+        self._start_due()
 
     def _wait(self) -> None:
         workers = [row.worker for row in self._rows if row.worker is not None]

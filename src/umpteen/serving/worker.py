@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Mapping
 from multiprocessing.connection import Connection as Channel
 from types import FrameType
@@ -112,7 +113,8 @@ class Server(uvicorn.Server):
         if self.started:
             self._gate.counts.started()
         if self._channel is not None:
-            asyncio.get_running_loop().add_reader(self._channel.fileno(), self._handle_message, self._channel)
+            given = self._channel, asyncio.get_running_loop()
+            threading.Thread(target=self._listen, args=given, name="messages", daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finishes accepted requests, refuses later ones, and closes every connection properly."""
@@ -120,8 +122,6 @@ class Server(uvicorn.Server):
         for listener in self._listeners:
             refuse_newcomers(listener)
         await self.connections.drain(self._gate.settings.grace, self._stop_listening)
-        if self._channel is not None:
-            asyncio.get_running_loop().remove_reader(self._channel.fileno())
         await self.lifespan.shutdown()
 
     def _stop_listening(self) -> None:
@@ -132,13 +132,18 @@ class Server(uvicorn.Server):
 
     # --- messages from the supervisor ---------------------------------------------------------------------------
 
-    def _handle_message(self, channel: Channel) -> None:
-        try:
-            message = channel.recv()
-        except (EOFError, OSError):  # the supervisor is gone
-            asyncio.get_running_loop().remove_reader(channel.fileno())
-            self.should_exit = True
-            return
+    def _listen(self, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
+        """Passes messages on to the loop; in a thread, since large ones come in pieces, for which it cannot wait."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            while True:
+                try:
+                    message = channel.recv()
+                except (EOFError, OSError):  # the supervisor is gone
+                    self.should_exit = True
+                    return
+                loop.call_soon_threadsafe(self._handle_message, channel, message)
+
+    def _handle_message(self, channel: Channel, message: tuple[Any, ...]) -> None:
         if message[0] == "tokens":
             self._gate.tokens = message[1]
             return
