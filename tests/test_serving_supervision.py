@@ -512,9 +512,13 @@ def test_workers_change_to_a_model_together_or_not_at_all(two, tmp_path):
     sea, ocean = two
     path = tmp_path / "m"
     shutil.copytree(sea, path)
-    with serving(str(path), "--workers", "2", "--watch", "0.2") as server, contextlib.ExitStack() as stack:
+    arguments = ("--workers", "2", "--watch", "0.2", "--idle-timeout", "300")
+    with serving(str(path), *arguments) as server, contextlib.ExitStack() as stack:
         assert wait_for(lambda: server.metric("umpteen_workers") == 2)
-        clients = [stack.enter_context(server.client()) for _ in range(12)]  # some at each worker
+        # Some at each worker; they keep their connections, since one of the workers will accept no other.
+        keep = httpx.Limits(keepalive_expiry=None)
+        made = [httpx.Client(base_url=server.address, timeout=30, limits=keep) for _ in range(12)]
+        clients = [stack.enter_context(client) for client in made]
 
         def versions() -> set[str]:
             return {ask(client)[1] for client in clients}
