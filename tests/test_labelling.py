@@ -267,7 +267,7 @@ def test_lines_with_new_fields_are_refused_where_there_is_a_header(tagger, tmp_p
         label_file(tagger, tmp_path / "in.jsonl", tmp_path / "two.jsonl")
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.jsonl"])
+@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.jsonl", "out.parquet"])
 @pytest.mark.parametrize("source", ["csv", "jsonl"])
 def test_an_interrupted_run_continues(tagger, tmp_path, monkeypatch, name, source):
     monkeypatch.setattr(files, "_ROWS", 3)

@@ -83,7 +83,7 @@ def label_file(
         them, too.
     version
         What identifies the model, such as `ModelReader.version`. With it, and the same input and options, a run
-        continues where an interrupted one stopped, if the format is CSV, TSV or JSON lines.
+        continues where an interrupted one stopped, unless the format is Excel.
     progress
         Show how far it is, at a terminal or in a notebook; or a function that is called with the number of rows done
         and, where that is known, the share of the input that was read.
@@ -253,7 +253,10 @@ class _Work:
     def _open(self, target: Target, columns: list[str]) -> TableWriter:
         dialect = self.table.dialect if self.table.format in ("csv", "tsv") else None
         begun = target.n_rows > 0
-        return make_writer(self.format, target.file, columns, dialect=dialect, schema=self.table.schema, begun=begun)
+        return make_writer(
+            self.format, target.file, columns, dialect=dialect, schema=self.table.schema, begun=begun,
+            continuable=target.is_continuable,
+        )  # fmt: skip
 
     def _batches(self, skipped: int) -> Iterator[tuple[list[tuple[int, Row]], list[str]]]:
         """Rows with their numbers, and their texts."""

@@ -101,9 +101,14 @@ class Target:
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
+    @property
+    def is_continuable(self) -> bool:
+        """Whether another run may go on where this one is interrupted."""
+        return self.path is not None and self._made_from is not None
+
     def advance(self, n_rows: int, columns: list[str]) -> None:
         """Takes down that so many rows of the input are written, and notes it every now and then."""
-        if self.path is None or self._made_from is None:
+        if not self.is_continuable:
             return
         self.file.flush()  # raises before these rows count as written, if the disk is full
         self._safe, self.columns = (n_rows, self.file.tell()), columns

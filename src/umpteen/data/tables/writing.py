@@ -6,7 +6,7 @@
     Excel       text stays text, even where it begins with =; a cell has at most 32,767 characters, a sheet 1,048,576
                 rows
 
-A writer appends to a file that is open. Text formats can be continued after an interruption: what was written stays.
+A writer appends to a file that is open. What was written can be continued after an interruption, but for Excel.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from umpteen.data.tables.columnar import DATES, date_text, import_openpyxl, import_pyarrow
@@ -27,7 +28,7 @@ from umpteen.nearest import did_you_mean
 from umpteen.printing import format_json
 
 #: Formats of which a beginning can be kept and continued.
-CONTINUABLE = ("csv", "tsv", "jsonl")
+CONTINUABLE = ("csv", "tsv", "jsonl", "parquet")
 WRITABLE = ("csv", "tsv", "jsonl", "parquet", "excel")
 _LONGEST_CELL = 32_767
 _MOST_ROWS = 1_048_576
@@ -52,6 +53,7 @@ def make_writer(
     dialect: Dialect | None = None,
     schema: Any = None,
     begun: bool = False,
+    continuable: bool = False,
 ) -> TableWriter:
     """A writer of rows with these columns.
 
@@ -63,13 +65,15 @@ def make_writer(
         The Arrow types of columns that are known.
     begun
         Whether the file already holds the beginning of the table.
+    continuable
+        Whether what is written before an interruption must serve to go on.
     """
     if format in ("csv", "tsv"):
         return CsvWriter(file, columns, format, dialect, begun)
     if format == "jsonl":
         return JsonWriter(file)
     if format == "parquet":
-        return ParquetWriter(file, columns, schema)
+        return ParquetParts(file, columns, schema, begun) if continuable else ParquetWriter(file, columns, schema)
     if format == "excel":
         return ExcelWriter(file, columns)
     hint = did_you_mean(format, WRITABLE)
@@ -167,8 +171,11 @@ class ParquetWriter:
 
     def write(self, rows: Rows) -> None:
         self._begin(rows)
+        self._writer.write_table(self._make_table(rows))
+
+    def _make_table(self, rows: Rows) -> Any:
         arrays = [self._column(rows, name) for name in self._columns]
-        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+        return self._arrow.Table.from_arrays(arrays, schema=self._schema)
 
     def _column(self, rows: Rows, name: str) -> Any:
         field = self._schema.field(name)
@@ -182,10 +189,14 @@ class ParquetWriter:
 
     def _begin(self, rows: Rows) -> None:
         if self._writer is None:
+            self._find_schema(rows)
+            self._writer = self._arrow.parquet.ParquetWriter(self._file, self._schema)
+
+    def _find_schema(self, rows: Rows) -> None:
+        if self._schema is None:
             self._schema = self._arrow.schema(
                 [self._known.get(name) or self._infer(rows, name) for name in self._columns]
             )
-            self._writer = self._arrow.parquet.ParquetWriter(self._file, self._schema)
 
     def _infer(self, rows: Rows, name: str) -> Any:
         try:
@@ -201,6 +212,44 @@ class ParquetWriter:
     def abandon(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+class ParquetParts(ParquetWriter):
+    """Parquet has its index at the end, so what an interruption leaves of it is lost. Until it is finished, the file
+    holds the rows of each call as an Arrow stream of its own, one after another."""
+
+    def __init__(self, file: IO[bytes], columns: Sequence[str], schema: Any, begun: bool) -> None:
+        super().__init__(file, columns, schema)
+        if begun:
+            with self._arrow.OSFile(file.name) as parts, self._arrow.ipc.open_stream(parts) as first:
+                self._schema = first.schema
+
+    def write(self, rows: Rows) -> None:
+        self._find_schema(rows)
+        table = self._make_table(rows)
+        with self._arrow.ipc.new_stream(self._file, self._schema) as part:
+            part.write_table(table)
+
+    def finish(self) -> None:
+        self._find_schema([])
+        self._file.flush()
+        name = Path(self._file.name)
+        whole = name.with_name(f"{name.name}.parquet")
+        try:
+            with self._arrow.parquet.ParquetWriter(whole, self._schema) as writer:
+                for table in self._read_parts(name):
+                    writer.write_table(table)
+            whole.replace(name)
+        except BaseException:
+            whole.unlink(missing_ok=True)
+            raise
+
+    def _read_parts(self, name: Path) -> Iterator[Any]:
+        n_bytes = name.stat().st_size
+        with self._arrow.OSFile(str(name)) as file:
+            while file.tell() < n_bytes:
+                with self._arrow.ipc.open_stream(file) as part:
+                    yield part.read_all()
 
 
 class ExcelWriter:
