@@ -210,7 +210,7 @@ def test_reading_brings_in_no_optional_package():
 @pytest.mark.measured("memory")
 def test_a_file_is_read_as_it_is_asked_for(tmp_path):
     """A row is handed out before the rest of the file is looked at, so that the file may exceed memory."""
-    content = jsonl([(text * 30, labels) for text, labels in ROWS]) * 20_000
+    content = jsonl([(text * 30, labels) for text, labels in ROWS]) * 40_000
     path = write(tmp_path, gzip.compress((content + "broken\n").encode(), 1), "a.jsonl.gz")
     records = umpteen.iter_corpus(path)
     assert next(records) == (TEXTS[0] * 30, LABELS[0])
@@ -225,9 +225,9 @@ def test_a_file_is_read_as_it_is_asked_for(tmp_path):
     )
     out = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
     message, counts = out.splitlines()
-    assert message.endswith("a.jsonl.gz:60001: column 1: not valid JSON (Expecting value)")
+    assert message.endswith("a.jsonl.gz:120001: column 1: not valid JSON (Expecting value)")
     n, peak = map(int, counts.split())
-    assert n == 60_000
+    assert n == 120_000
     assert peak < len(content) / 10
 
 

@@ -483,7 +483,7 @@ def test_prints_an_aligned_table(Y, train_Y):
             "macroF1    25.00   52.22",
             "coverage   40.00   80.00",
             "propensities: A=0.5, B=0.4",
-            "unseen in training, so counted as missed: 1 label in 1 row",
+            "unseen in training: 1 label in 1 row, found 1 time",
             "only rows with a label seen in training, 3: P@1 33.33, P@3 44.44",
         ]
     )

@@ -75,7 +75,7 @@ def harmless(output: bytes) -> str:
 
 
 def test_suggest_prints_names_and_reasons(model):
-    done = run("suggest", model, f"{EVIL} word1", "--explain")
+    done = run("suggest", model, f"{EVIL} word1", "--explain", "--top-k", 4)
     assert done.returncode == 0, done.stderr
     shown = harmless(done.stdout)
     assert r"\x1b]0;owned\x07" in shown
@@ -85,14 +85,14 @@ def test_suggest_prints_names_and_reasons(model):
 
 
 def test_json_and_pages_are_written(model, tmp_path):
-    done = run("suggest", model, "word1", "--explain", "--json", "-", "--html", tmp_path / "page.html")
+    done = run("suggest", model, "word1", "--top-k", 4, "--explain", "--json", "-", "--html", tmp_path / "page.html")
     assert done.returncode == 0, done.stderr
     found = json.loads(harmless(done.stdout))
     assert {entry["label"] for entry in found["suggestions"]} == set(NAMES)
     assert "\x1b" not in format_json(found)
     (tmp_path / "page.html").read_bytes().decode()
     (tmp_path / "in.jsonl").write_text('{"text": "word1 word2"}\n')
-    done = run("predict", model, tmp_path / "in.jsonl", "--output", tmp_path / "out.jsonl")
+    done = run("predict", model, tmp_path / "in.jsonl", "--output", tmp_path / "out.jsonl", "--top-k", 4)
     assert done.returncode == 0, done.stderr
     assert set(json.loads((tmp_path / "out.jsonl").read_bytes())["labels"]) == set(NAMES)
 

@@ -604,10 +604,11 @@ def test_the_command_line_trains_and_predicts_on_a_cluster(cluster, engine, tiny
     assert done.exit_code == 0, done.output
     assert_same_model(tmp_path / "a", tmp_path / "b")
     outputs = []
-    for more in ((), ray, (*ray, "--parts", 2)):
-        done = run("predict", tmp_path / "a", tmp_path / "train.txt", *more, "--output", tmp_path / "out.txt")
+    for i, more in enumerate(((), ray, (*ray, "--parts", 2))):
+        out = tmp_path / f"out{i}.txt"
+        done = run("predict", tmp_path / "a", tmp_path / "train.txt", *more, "--output", out)
         assert done.exit_code == 0, done.output
-        outputs.append((tmp_path / "out.txt").read_bytes())
+        outputs.append(out.read_bytes())
     assert outputs[0] == outputs[1] == outputs[2]
     with pytest.raises(ParamError, match="--address needs --engine ray, but the engine is local"):
         run("train", tmp_path / "train.txt", "--model", tmp_path / "c", "--address", "x:1")
