@@ -892,7 +892,8 @@ def test_a_tagger_is_a_classifier(texts, tagged):
     table, Y = texts
     tagger = umpteen.Tagger("dismec").fit(table["title"], Y)
     scores, probabilities = tagger.decision_function(table["title"]), tagger.predict_proba(table["title"])
-    assert tagger.classes_.tolist() == [str(label) for label in range(Y.shape[1])]  # not sorted as texts: 10 after 9
+    assert tagger.classes_.tolist() == list(range(Y.shape[1]))
+    assert list(tagger.model_.label_names) == [str(label) for label in range(Y.shape[1])]  # 10 after 9
     rows = tagger.vectorize(table["title"]).X
     same = umpteen.DiSMEC().fit(rows, Y)
     assert np.allclose(scores, same.decision_function(rows), atol=1e-3)

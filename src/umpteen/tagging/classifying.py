@@ -72,10 +72,13 @@ class Classifying(TaggerParameters, RoutesMetadata, abc.ABC):
 
     @property
     def classes_(self) -> Any:
-        """Label names by id; with one class for each text, the classes."""
+        """Label names by id, or the ids of columns that had no names; with one class for each text, the classes."""
         if self._form is None:
             return self._names
-        return np.array(list(self._names)) if self._classes is None else self._classes
+        if self._classes is not None:
+            return self._classes
+        names = list(self._names)
+        return np.arange(len(names)) if names == [str(i) for i in range(len(names))] else np.array(names)
 
     def predict_topk(self, texts: Any, top_k: int = 5, **options: Any) -> Ranking:
         """The best labels of each text, by id, and their scores; see `TrainedModel.predict_topk`. `suggest` and
