@@ -81,8 +81,8 @@ nb::dict solve_all_rows_binding(const Vector<std::int64_t>& X_indptr, const Vect
   {
     Control control = make_control(token);
     const nb::gil_scoped_release release;
-    solutions = l1 ? solve_by_columns(problem, loss, threads, control)
-                   : solve_all_rows(problem, loss, threads, control);
+    solutions =
+        l1 ? solve_by_columns(problem, loss, threads, control) : solve_all_rows(problem, loss, threads, control);
   }
   return to_dict(std::move(solutions));
 }
@@ -109,7 +109,8 @@ void register_newton(nb::module_& m) {
         nb::arg("label_rows").noconvert(), nb::arg("positive_cost").noconvert(), nb::arg("C"), nb::arg("bias"),
         nb::arg("eps"), nb::arg("prune"), nb::arg("max_rounds"), nb::arg("squared_hinge"), nb::arg("threads"),
         nb::arg("token") = nb::none(), nb::arg("row_cost").noconvert() = nb::none(), nb::arg("l1") = false,
-        "One problem with logistic or squared hinge loss per label, by Newton's method on all rows, with an L1 penalty by "
+        "One problem with logistic or squared hinge loss per label, by Newton's method on all rows, with an L1 "
+        "penalty by "
         "columns: weights as CSR (labels x features), biases and counts.");
   m.def("exponentials", &exponentials_binding, nb::arg("x").noconvert(), "e^x as the kernels compute it, for tests.");
 }

@@ -1,5 +1,3 @@
-#include "umpteen/newton_by_columns.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,13 +6,14 @@
 #include "label_lanes.hpp"
 #include "umpteen/l1_newton.hpp"
 #include "umpteen/newton_all_rows.hpp"
+#include "umpteen/newton_by_columns.hpp"
 
 namespace umpteen {
 
 namespace {
 
-constexpr int kMostPasses = 1000;     // over the coordinates of one quadratic model
-constexpr double kLeastFall = 1e-6;   // of the objective, as a part of it, for which another start is worth while
+constexpr int kMostPasses = 1000;    // over the coordinates of one quadratic model
+constexpr double kLeastFall = 1e-6;  // of the objective, as a part of it, for which another start is worth while
 
 /// X by columns, the constant feature last if there is one.
 class Columns {
@@ -42,9 +41,7 @@ class Columns {
     }
   }
 
-  ColumnsView<std::int32_t> view() const {
-    return {n_rows_, n_cols_, start_.data(), rows_.data(), values_.data()};
-  }
+  ColumnsView<std::int32_t> view() const { return {n_rows_, n_cols_, start_.data(), rows_.data(), values_.data()}; }
 
  private:
   std::int64_t n_rows_;
