@@ -43,9 +43,7 @@ class Counting:
             raise ParamError(
                 f"max_df must not be below min_df, but for {n_rows} rows they are {max_rows:g} and {min_rows:g}"
             )
-        data, ends, slots, rows_with = self._counter.finish(
-            min_rows, max_rows, tfidf.max_features or 0, self._threads
-        )
+        data, ends, slots, rows_with = self.finish_terms(min_rows, max_rows, tfidf.max_features or 0)
         if not n_rows:
             raise DataError("there must be at least one text, but there are none")
         if tfidf.hashing is None and not len(ends):
@@ -57,6 +55,15 @@ class Counting:
             one = float(tfidf.smooth_idf)
             arrays["idf"] = np.log((n_rows + one) / (rows_with + one)) + 1
         return arrays
+
+    def finish_terms(
+        self, min_rows: float, max_rows: float, max_features: int = 0
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The terms that so many rows have, as bytes, ends and slots, and how many rows have each; only once."""
+        found: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]] = self._counter.finish(
+            min_rows, max_rows, max_features, self._threads
+        )
+        return found
 
     def rows(self, sublinear_tf: bool, idf: NDArray[np.float64] | None, norm: str) -> tuple[NDArray[Any], ...]:
         """(indptr, indices, data) of the rows kept, once the terms are known."""

@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umpteen import _native
-from umpteen.text.counting import row_limit
-from umpteen.text.reading import TextReader
+from umpteen.text.counting import Counting, row_limit
 from umpteen.text.tfidf import Tfidf
-from umpteen.threads import resolve_threads
 
 #: A vocabulary at most doubles at a time; a small one may grow by so many terms.
 LEAST_ROOM = 10_000
@@ -40,13 +37,10 @@ def grow_vocabulary(tfidf: Tfidf, texts: Iterable[str]) -> Tfidf:
     tfidf._check_fitted()
     if tfidf.hashing is not None or tfidf.max_features is not None:
         return tfidf
-    threads = resolve_threads(tfidf.threads)
-    reader = TextReader(tfidf)
-    counter = _native.TermCounter(reader.rules, False)
-    for batch, table in reader.batches(texts):
-        counter.add(batch, table, threads)
-    n_old, n_new = tfidf.n_rows_, counter.n_rows
-    data, ends, slots, rows_with = counter.finish(1, row_limit(tfidf.max_df, n_new), 0, threads)
+    counting = Counting(tfidf, keep_rows=False)
+    counting.add(texts)
+    n_old, n_new = tfidf.n_rows_, counting.n_rows
+    data, ends, slots, rows_with = counting.finish_terms(1, row_limit(tfidf.max_df, n_new))
     if not len(ends):
         return tfidf
     begins = np.concatenate([[0], ends[:-1]])
